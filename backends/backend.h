@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one interface between the router in provider/ and the accelerators.
+//
+// A backend turns whole blocks into whole blocks. It knows keys, IVs and devices; it does not know
+// OpenSSL, padding, streams or thresholds. Everything that it cannot do, or cannot do now, goes back
+// to the router, which finishes the request elsewhere.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sunxi {
+
+enum class Cipher : std::uint8_t { aes };
+enum class Mode : std::uint8_t { cbc };
+enum class Direction : std::uint8_t { encrypt, decrypt };
+
+inline constexpr std::size_t max_key_bytes = 64;
+inline constexpr std::size_t max_iv_bytes = 16;
+
+// What is to be computed, as data: backends compare it with their capability tables.
+struct CipherSpec {
+  Cipher cipher;
+  Mode mode;
+  std::uint16_t key_bytes;
+  std::uint8_t block_bytes;
+  std::uint8_t iv_bytes;
+
+  friend constexpr bool operator==(const CipherSpec&, const CipherSpec&) = default;
+};
+
+// One request. All pointers are the caller's and stay valid during the call only.
+struct CipherRequest {
+  CipherSpec spec;
+  Direction direction;
+  std::span<const std::uint8_t> key;  // spec.key_bytes
+  std::uint8_t* iv;                   // spec.iv_bytes; updated: the IV of the block after Result::done
+  const std::uint8_t* in;             // any alignment
+  std::uint8_t* out;                  // any alignment; equal to `in`, overlapping it, or apart from it
+  std::size_t length;                 // bytes, > 0, a multiple of spec.block_bytes, any size
+};
+
+enum class Outcome : std::uint8_t {
+  served,       // done == length
+  busy,         // in use or at a limit: not a fault, the next request may be lucky
+  unsupported,  // not this algorithm, for as long as the process lives
+  unavailable,  // not reachable now (absent, no permission, sandbox): ask again after a while
+  failed,       // it was tried and went wrong: a fault, counted for the back-off
+};
+
+// Bytes [0, done) of `out` are final and `iv` continues after them. Unless `served`, the input from
+// `done` on is unharmed even where in and out overlap, so that somebody else can go on from there.
+struct Result {
+  Outcome outcome;
+  std::size_t done;
+};
+
+// What a backend keeps for one key of one context; empty (null) until the first request. The owner
+// gives it back with Backend::release before the key changes or the context goes.
+struct KeySlot {
+  void* session = nullptr;
+  std::uint64_t generation = 0;  // Process::generation() that `session` belongs to
+};
+
+// Thread-safety: every function may be called by any number of threads at once, each with a slot of
+// its own. No function throws, blocks without a bound of its own (a kernel driver's wait excepted),
+// or leaves errno, signals or descriptors of the caller changed.
+class Backend {
+ public:
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
+
+  // As in the configuration key `backends`: "afalg", "cryptodev", "mmio". Static storage.
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+
+  // From capability data alone: touches no device, makes no system call.
+  [[nodiscard]] virtual bool supports(const CipherSpec& spec) const noexcept = 0;
+
+  [[nodiscard]] virtual Result crypt(KeySlot& slot, const CipherRequest& request) noexcept = 0;
+
+  // Empties the slot and wipes what no other slot shares. A slot from before a fork is forgotten.
+  virtual void release(KeySlot& slot) noexcept = 0;
+
+  // Who does the work behind `name` for this algorithm, such as "cbc-aes-sun8i-ce", for the log;
+  // empty before the first served request. Writes at most size - 1 characters and a NUL.
+  virtual void driver(const CipherSpec& spec, std::span<char> text) const noexcept = 0;
+};
+
+class Process;
+
+struct BackendOptions {
+  bool accelerated_only = true;  // serve only where the kernel's driver is known to be hardware
+  bool under_seccomp = false;    // open sessions in a process under a seccomp filter too
+  // mmio
+  enum class MmioDevice : std::uint8_t { autodetect, off, devmem, uio };
+  MmioDevice mmio_device = MmioDevice::autodetect;
+  std::uint64_t mmio_address = 0;  // devmem: physical base of the engine
+  std::string mmio_uio;            // uio: device name, such as "uio0"
+  std::string mmio_soc = "auto";   // or a name of the SoC table
+  bool mmio_map_at_startup = false;
+};
+
+// The list of backends, in backends/list.cpp: one line each, null for an unknown name.
+// `process` outlives the backend.
+[[nodiscard]] std::unique_ptr<Backend> make_backend(std::string_view name, Process& process,
+                                                    const BackendOptions& options);
+
+}  // namespace sunxi

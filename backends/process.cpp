@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fork generation, sandbox probe, owned descriptors, clock and log.
+#include "backends/process.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
+#include <string_view>
+
+namespace sunxi {
+namespace {
+
+// The number of a call that OpenSSH's filter knows as fstat, on each machine.
+#if defined(SYS_fstat64)
+constexpr long fstat_number = SYS_fstat64;
+#else
+constexpr long fstat_number = SYS_fstat;
+#endif
+
+class ErrnoGuard {
+ public:
+  ErrnoGuard() noexcept : saved_(errno) {}
+  ErrnoGuard(const ErrnoGuard&) = delete;
+  ErrnoGuard& operator=(const ErrnoGuard&) = delete;
+  ~ErrnoGuard() { errno = saved_; }
+
+ private:
+  int saved_;
+};
+
+}  // namespace
+
+int raw_fstat(int descriptor, FileId& id) noexcept {
+  const ErrnoGuard guard;
+#if defined(SYS_fstat64)
+  struct stat64 status {};
+#else
+  struct stat status {};
+#endif
+  if (syscall(fstat_number, descriptor, &status) != 0) return errno;
+  id = {.device = static_cast<dev_t>(status.st_dev), .inode = static_cast<ino_t>(status.st_ino)};
+  return 0;
+}
+
+Descriptor::Descriptor(int number) noexcept : number_(number) {
+  if (number_ >= 0 && raw_fstat(number_, id_) != 0) id_ = {};  // never equal to an open file's identity
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    reset();
+    number_ = std::exchange(other.number_, -1);
+    id_ = other.id_;
+  }
+  return *this;
+}
+
+Descriptor::State Descriptor::state() const noexcept {
+  FileId now;
+  const int error = raw_fstat(number_, now);
+  if (error == 0) return now == id_ ? State::ours : State::stolen;
+  return error == EACCES || error == EPERM ? State::sandboxed : State::stolen;
+}
+
+void Descriptor::reset() noexcept {
+  if (number_ >= 0 && state() == State::ours) {
+    const ErrnoGuard guard;
+    close(number_);
+  }
+  number_ = -1;
+}
+
+Process::Process() noexcept {
+  if (raw_fstat(STDERR_FILENO, standard_error_) != 0) standard_error_ = {};
+}
+
+Process::~Process() {
+  if (std::atomic<std::uint64_t>* page = page_.load()) munmap(page, sizeof *page);
+}
+
+std::uint64_t Process::renew() noexcept {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free || sizeof(void*) == 4);
+  const ErrnoGuard guard;
+  std::atomic<std::uint64_t>* page = page_.load(std::memory_order_acquire);
+  if (page == nullptr && !sandboxed()) {
+    void* fresh = mmap(nullptr, sizeof *page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh != MAP_FAILED) {
+      if (madvise(fresh, sizeof *page, MADV_WIPEONFORK) == 0) {
+        auto* made = new (fresh) std::atomic<std::uint64_t>(0);
+        if (page_.compare_exchange_strong(page, made, std::memory_order_acq_rel)) {
+          page = made;
+          fresh = nullptr;
+        }
+      }
+      if (fresh != nullptr) munmap(fresh, sizeof *page);
+    }
+  }
+  // Without such a page the process number itself tells parent and child apart.
+  if (page == nullptr) return static_cast<std::uint64_t>(getpid()) << 32U;
+  const std::uint64_t candidate = last_generation_.fetch_add(1, std::memory_order_relaxed) + 1;
+  std::uint64_t found = 0;
+  return page->compare_exchange_strong(found, candidate, std::memory_order_acq_rel) ? candidate : found;
+}
+
+bool Process::sandboxed() noexcept {
+  if (sandboxed_.load(std::memory_order_relaxed)) return true;
+  FileId unused;
+  const int error = raw_fstat(-1, unused);  // EBADF wherever the call is let through
+  if (error != EACCES && error != EPERM) return false;
+  sandboxed_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+bool Process::filtered() noexcept {
+  const ErrnoGuard guard;
+  const int number = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (number < 0) return true;
+  const Descriptor file(number);
+  std::array<char, 8192> text{};
+  std::size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t got = read(number, text.data() + have, text.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  constexpr std::string_view key = "\nSeccomp:\t";
+  const std::string_view status(text.data(), have);
+  const std::size_t at = status.find(key);
+  // A kernel that knows no filters shows no such line.
+  return have == 0 || (at != std::string_view::npos && status.substr(at + key.size(), 2) != "0\n");
+}
+
+std::uint64_t Process::now() const noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+void Process::log(LogLevel level, const char* format, ...) noexcept {
+  if (!logs(level) || level == LogLevel::off) return;
+  constexpr std::uint64_t window = 10'000'000'000U;
+  constexpr std::uint32_t most = 20;
+  if (level == LogLevel::error) {
+    const std::uint64_t time = now();
+    std::uint64_t start = window_start_.load(std::memory_order_relaxed);
+    if (start == 0 || time - start >= window) {
+      if (window_start_.compare_exchange_strong(start, time | 1U, std::memory_order_relaxed))
+        window_lines_.store(0, std::memory_order_relaxed);
+    }
+    const std::uint32_t lines = window_lines_.fetch_add(1, std::memory_order_relaxed);
+    if (lines > most) return;
+    if (lines == most) format = "further errors of the next seconds are not shown";
+  }
+  std::array<char, 512> line{"sunxi: "};
+  constexpr std::size_t prefix = 7;
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(line.data() + prefix, line.size() - prefix - 1, format, arguments);
+  va_end(arguments);
+  if (length < 0) return;
+  const std::size_t end = std::min(prefix + static_cast<std::size_t>(length), line.size() - 2);
+  std::replace(line.begin() + prefix, line.begin() + static_cast<std::ptrdiff_t>(end), '\n', ' ');
+  line[end] = '\n';
+  write_line(line.data(), end + 1);
+}
+
+void Process::write_line(const char* line, std::size_t length) noexcept {
+  const ErrnoGuard guard;
+  FileId now;
+  const int error = raw_fstat(STDERR_FILENO, now);
+  if (sandboxed_.load(std::memory_order_relaxed) || error == EACCES || error == EPERM) return;
+  if (error == 0 && now == standard_error_) {
+    // One write, so that lines of several processes do not mix; a full pipe or disk loses the line.
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length);
+    return;
+  }
+  syslog(LOG_NOTICE, "%.*s", static_cast<int>(length - 1), line);
+}
+
+}  // namespace sunxi

@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cipher contexts: the EVP contract on one side, the software path and the router on the other.
+//
+// A stream has one owner at a time. While the default provider's context owns it, everything (IV,
+// partial block, held-back block, padding) lives there and our code is one compare and one indirect
+// call. The first request that a backend takes makes the stream ours: IV and partial block are here
+// then, until something comes that software has to do.
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/params.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "provider/provider.h"
+
+namespace sunxi {
+namespace {
+
+constexpr std::size_t max_block = 16;
+constexpr const char* param_backend = "sunxi-backend";
+constexpr const char* param_min_bytes = "sunxi-min-bytes";
+
+enum class Owner : std::uint8_t { software, ours };
+
+// The state of a context, all of it plain data: a duplicate is a copy.
+struct Stream {
+  std::size_t limit = never;  // shorter requests go straight to software; 0 while the stream is ours
+
+  // What went into the default provider's context, and how much of that came before the stream began.
+  std::uint64_t requests = 0;
+  std::uint64_t update_bytes = 0, cipher_bytes = 0;
+  std::uint64_t update_bytes_before = 0, cipher_bytes_before = 0;
+  std::uint64_t requests_at_last = 0;  // when `last` was set
+
+  std::size_t row = 0;
+  std::size_t own_min_bytes = 0;
+  bool has_own_min_bytes = false;
+  Owner owner = Owner::software;
+  Direction direction = Direction::encrypt;
+  Direction schedule = Direction::encrypt;  // what the inner key schedule is for
+  bool has_key = false;
+  bool padding = true;
+  bool inner_padding = true;  // what the default provider's context has just now
+  bool tls = false;           // record mode, which is software's
+  bool trusted = true;        // false after an error: nobody knows what is in the inner context's buffer
+  bool iv_is_here = false;    // iv is the running IV, as long as nothing went into the inner context
+  bool inner_start_iv_is_stale = false;
+  BackendIndex last = no_index;
+  std::uint8_t buffered = 0;  // bytes in buffer, while the stream is ours
+  std::array<std::uint8_t, max_block> buffer{};
+  std::array<std::uint8_t, max_iv_bytes> iv{};
+  std::array<std::uint8_t, max_iv_bytes> start_iv{};  // valid after an init with an IV
+  std::array<std::uint8_t, max_key_bytes> key{};
+};
+
+class CipherContext {
+ public:
+  CipherContext(Provider& provider, std::size_t row, void* inner) noexcept
+      : inner_(inner),
+        inner_update_(provider.software->cipher(row).update),
+        inner_cipher_(provider.software->cipher(row).cipher),
+        provider_(provider) {
+    stream_.row = row;
+  }
+  CipherContext(const CipherContext&) = delete;
+  CipherContext& operator=(const CipherContext&) = delete;
+  ~CipherContext();
+
+  // Null when memory is out. Has no session of its own before it needs one.
+  [[nodiscard]] CipherContext* duplicate() const noexcept;
+
+  int init(Direction direction, const unsigned char* key, std::size_t key_bytes, const unsigned char* iv,
+           std::size_t iv_bytes, const OSSL_PARAM* params) noexcept;
+
+  // The hot path: while software owns the stream, nothing but this happens.
+  int update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+             std::size_t length) noexcept {
+    if (length < stream_.limit) [[likely]]
+      return software_update(out, out_bytes, out_size, in, length);
+    return route_update(out, out_bytes, out_size, in, length);
+  }
+  int cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+             std::size_t length) noexcept {
+    if (length < stream_.limit) [[likely]]
+      return software_cipher(out, out_bytes, out_size, in, length);
+    return route_cipher(out, out_bytes, out_size, in, length);
+  }
+
+  int final(unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept;
+  int get_params(OSSL_PARAM* params) const noexcept;
+  int set_params(const OSSL_PARAM* params) noexcept;
+
+ private:
+  [[nodiscard]] const SoftwareCipher& software() const noexcept {
+    return provider_.software->cipher(stream_.row);
+  }
+  [[nodiscard]] const CipherSpec& spec() const noexcept { return cipher_rows[stream_.row].spec; }
+  [[nodiscard]] std::size_t block() const noexcept { return spec().block_bytes; }
+  [[nodiscard]] Route route() const noexcept {
+    return {stream_.row, stream_.direction, stream_.own_min_bytes, stream_.has_own_min_bytes};
+  }
+  // Whether the last whole block waits for final, which removes its padding.
+  [[nodiscard]] bool holds_back() const noexcept {
+    return stream_.direction == Direction::decrypt && stream_.padding;
+  }
+  [[nodiscard]] bool nothing_updated() const noexcept {
+    return stream_.update_bytes == stream_.update_bytes_before;
+  }
+  [[nodiscard]] bool nothing_ciphered() const noexcept {
+    return stream_.cipher_bytes == stream_.cipher_bytes_before;
+  }
+  void begin_stream(std::size_t buffered) noexcept {
+    stream_.update_bytes_before = stream_.update_bytes - buffered;
+    stream_.cipher_bytes_before = stream_.cipher_bytes;
+  }
+
+  int software_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                      const unsigned char* in, std::size_t length) noexcept {
+    ++stream_.requests;
+    stream_.update_bytes += length;
+    const int good = inner_update_(inner_, out, out_bytes, out_size, in, length);
+    if (good == 0) [[unlikely]]
+      distrust();
+    return good;
+  }
+  int software_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                      const unsigned char* in, std::size_t length) noexcept {
+    ++stream_.requests;
+    stream_.cipher_bytes += length;
+    return inner_cipher_(inner_, out, out_bytes, out_size, in, length);
+  }
+  int route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+                   std::size_t length) noexcept;
+  int route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+                   std::size_t length) noexcept;
+  int continue_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                      const unsigned char* in, std::size_t length) noexcept;
+  int take_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+                  std::size_t length) noexcept;
+  int finish_update(const Routed& routed, std::size_t offered, unsigned char* out, std::size_t* out_bytes,
+                    std::size_t out_size, const unsigned char* in, std::size_t length) noexcept;
+  [[nodiscard]] Routed try_backends(std::size_t request, unsigned char* out, const unsigned char* in,
+                                    std::size_t length) noexcept;
+  void remember_who(const Routed& routed, std::size_t request) noexcept;
+  [[nodiscard]] bool load_iv() noexcept;
+  [[nodiscard]] bool hand_back() noexcept;
+  [[nodiscard]] bool set_inner_padding(bool on) noexcept;
+  [[nodiscard]] bool note_params(const OSSL_PARAM* params) noexcept;
+  void remember_key(const unsigned char* key) noexcept;
+  void set_limit() noexcept;
+  void distrust() noexcept {
+    stream_.trusted = false;
+    stream_.limit = never;
+  }
+
+  Stream stream_;  // first: the compare's operand
+  void* inner_;    // the default provider's context; owned
+  OSSL_FUNC_cipher_update_fn* inner_update_;
+  OSSL_FUNC_cipher_cipher_fn* inner_cipher_;
+  Provider& provider_;
+  std::uint64_t foreign_requests_ = 0, foreign_bytes_ = 0;  // counted by whom we were duplicated from
+  KeySlots slots_{};
+};
+
+CipherContext::~CipherContext() {
+  provider_.router.release(slots_);
+  provider_.router.add_software(stream_.requests - foreign_requests_,
+                                stream_.update_bytes + stream_.cipher_bytes - foreign_bytes_);
+  software().freectx(inner_);
+  OPENSSL_cleanse(stream_.key.data(), stream_.key.size());
+  OPENSSL_cleanse(stream_.buffer.data(), stream_.buffer.size());
+}
+
+CipherContext* CipherContext::duplicate() const noexcept {
+  void* inner = software().dupctx(inner_);
+  if (inner == nullptr) return nullptr;
+  auto* copy = new (std::nothrow) CipherContext(provider_, stream_.row, inner);
+  if (copy == nullptr) {
+    software().freectx(inner);
+    return nullptr;
+  }
+  copy->stream_ = stream_;
+  copy->foreign_requests_ = stream_.requests;
+  copy->foreign_bytes_ = stream_.update_bytes + stream_.cipher_bytes;
+  return copy;
+}
+
+void CipherContext::set_limit() noexcept {
+  if (stream_.owner == Owner::ours) {
+    stream_.limit = 0;
+  } else if (!stream_.has_key || stream_.tls || !stream_.trusted) {
+    stream_.limit = never;
+  } else {
+    stream_.limit = provider_.router.limit(route());
+  }
+}
+
+void CipherContext::remember_key(const unsigned char* key) noexcept {
+  const std::size_t bytes = spec().key_bytes;
+  stream_.schedule = stream_.direction;
+  // Programs that pass the same key again keep their session.
+  if (stream_.has_key && CRYPTO_memcmp(stream_.key.data(), key, bytes) == 0) return;
+  provider_.router.release(slots_);
+  std::memcpy(stream_.key.data(), key, bytes);
+  stream_.has_key = true;
+}
+
+int CipherContext::init(Direction direction, const unsigned char* key, std::size_t key_bytes,
+                        const unsigned char* iv, std::size_t iv_bytes, const OSSL_PARAM* params) noexcept {
+  const bool was_ours = stream_.owner == Owner::ours;
+  if (was_ours) {
+    stream_.owner = Owner::software;
+    stream_.buffered = 0;
+    if (!set_inner_padding(stream_.padding)) return 0;
+  }
+  const unsigned char* use_key = key;
+  if (key == nullptr && stream_.has_key && direction != stream_.schedule) {
+    use_key = stream_.key.data();
+    key_bytes = spec().key_bytes;
+  }
+  const unsigned char* use_iv = iv;
+  std::array<std::uint8_t, max_iv_bytes> start_iv;
+  if (iv == nullptr && stream_.inner_start_iv_is_stale) {
+    start_iv = stream_.start_iv;
+    use_iv = start_iv.data();
+    iv_bytes = spec().iv_bytes;
+  }
+  const int good =
+      software().init[static_cast<std::size_t>(direction)](inner_, use_key, key_bytes, use_iv, iv_bytes, params);
+  stream_.direction = direction;
+  begin_stream(0);
+  if (good == 0) {
+    // A stream that was ours goes on from where it stood, as the default provider's would.
+    if (was_ours) {
+      software().init[static_cast<std::size_t>(direction)](inner_, nullptr, 0, stream_.iv.data(),
+                                                           spec().iv_bytes, nullptr);
+      stream_.inner_start_iv_is_stale = true;
+    }
+    stream_.iv_is_here = false;
+    distrust();
+    return 0;
+  }
+  stream_.trusted = true;
+  if (use_key != nullptr) remember_key(use_key);
+  stream_.iv_is_here = use_iv != nullptr;
+  if (use_iv != nullptr) {
+    std::memmove(stream_.iv.data(), use_iv, spec().iv_bytes);  // may be the pointer that get_params gave
+    stream_.start_iv = stream_.iv;
+    stream_.inner_start_iv_is_stale = false;
+  }
+  if (params != nullptr && !note_params(params)) return 0;
+  set_limit();
+  return 1;
+}
+
+bool CipherContext::set_inner_padding(bool on) noexcept {
+  if (stream_.inner_padding == on) return true;
+  unsigned int value = on ? 1 : 0;
+  const std::array params{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &value),
+                          OSSL_PARAM_construct_end()};
+  if (software().set_ctx_params(inner_, params.data()) == 0) return false;
+  stream_.inner_padding = on;
+  return true;
+}
+
+bool CipherContext::load_iv() noexcept {
+  if (stream_.iv_is_here && nothing_updated() && nothing_ciphered()) return true;
+  std::array<OSSL_PARAM, 3> params{
+      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_UPDATED_IV, stream_.iv.data(), spec().iv_bytes),
+      OSSL_PARAM_construct_end(), OSSL_PARAM_construct_end()};
+  if (!stream_.inner_start_iv_is_stale)
+    params[1] = OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, stream_.start_iv.data(), spec().iv_bytes);
+  return software().get_ctx_params(inner_, params.data()) != 0;
+}
+
+Routed CipherContext::try_backends(std::size_t request, unsigned char* out, const unsigned char* in,
+                                   std::size_t length) noexcept {
+  return provider_.router.crypt(route(), request,
+                                CipherRequest{.spec = spec(),
+                                              .direction = stream_.direction,
+                                              .key = std::span(stream_.key.data(), spec().key_bytes),
+                                              .iv = stream_.iv.data(),
+                                              .in = in,
+                                              .out = out,
+                                              .length = length},
+                                slots_);
+}
+
+void CipherContext::remember_who(const Routed& routed, std::size_t request) noexcept {
+  stream_.last = routed.most >= request - routed.done ? routed.busiest : software_index;
+  if (routed.busiest == no_index) stream_.last = software_index;
+  stream_.requests_at_last = stream_.requests;
+}
+
+// Gives a stream that is ours to the default provider's context.
+bool CipherContext::hand_back() noexcept {
+  const auto direction = static_cast<std::size_t>(stream_.direction);
+  bool good = software().init[direction](inner_, nullptr, 0, stream_.iv.data(), spec().iv_bytes, nullptr) != 0;
+  stream_.inner_start_iv_is_stale = true;
+  good = good && set_inner_padding(stream_.padding);
+  if (good && stream_.buffered != 0) {
+    std::array<std::uint8_t, 2 * max_block> nothing;
+    std::size_t bytes = 0;
+    good = inner_update_(inner_, nothing.data(), &bytes, nothing.size(), stream_.buffer.data(),
+                         stream_.buffered) != 0 &&
+           bytes == 0;
+  }
+  begin_stream(stream_.buffered);
+  stream_.iv_is_here = true;
+  stream_.owner = Owner::software;
+  stream_.buffered = 0;
+  OPENSSL_cleanse(stream_.buffer.data(), stream_.buffer.size());
+  if (!good) {
+    distrust();
+    return false;
+  }
+  set_limit();
+  return true;
+}
+
+int CipherContext::route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                const unsigned char* in, std::size_t length) noexcept {
+  if (stream_.owner == Owner::ours) return continue_stream(out, out_bytes, out_size, in, length);
+  return take_stream(out, out_bytes, out_size, in, length);
+}
+
+// An update of a stream that is ours.
+int CipherContext::continue_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                   const unsigned char* in, std::size_t length) noexcept {
+  const std::size_t room = (holds_back() ? block() : block() - 1) - stream_.buffered;
+  if (length <= room) {  // nothing to compute yet
+    if (length != 0) std::memcpy(stream_.buffer.data() + stream_.buffered, in, length);
+    stream_.buffered = static_cast<std::uint8_t>(stream_.buffered + length);
+    *out_bytes = 0;
+    return 1;
+  }
+  std::size_t whole = length - length % block();
+  if (holds_back() && whole == length) whole -= block();
+  if (stream_.buffered != 0 || length < provider_.router.limit(route()) || out_size < whole) {
+    if (!hand_back()) return 0;
+    return update(out, out_bytes, out_size, in, length);
+  }
+  const Routed routed = try_backends(length, out, in, whole);
+  return finish_update(routed, whole, out, out_bytes, out_size, in, length);
+}
+
+// An update of a stream that software owns, long enough for a backend.
+int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                               const unsigned char* in, std::size_t length) noexcept {
+  set_limit();
+  const std::size_t partial = (stream_.update_bytes - stream_.update_bytes_before) % block();
+  const std::size_t fill = partial == 0 ? 0 : block() - partial;
+  // Without a partial block there may be a held-back one, even with padding off again; only the inner
+  // context knows.
+  const bool something_buffered =
+      partial != 0 || (stream_.direction == Direction::decrypt && !nothing_updated());
+  const std::size_t first = something_buffered ? block() : 0;
+  std::size_t whole = length < fill ? 0 : (length - fill) - (length - fill) % block();
+  if (holds_back() && whole != 0 && fill + whole == length) whole -= block();
+  if (length < stream_.limit || whole == 0 || out_size < first + whole)
+    return software_update(out, out_bytes, out_size, in, length);
+
+  std::size_t flushed = 0;
+  if (something_buffered) {
+    if (!set_inner_padding(false)) return 0;
+    stream_.update_bytes += fill;
+    const bool good = inner_update_(inner_, out, &flushed, out_size, in, fill) != 0;
+    if (!good || flushed > first || (partial != 0 && flushed != first)) {
+      distrust();
+      return 0;
+    }
+  }
+  if (!load_iv()) {
+    distrust();
+    return 0;
+  }
+  const Routed routed = try_backends(length, out + flushed, in + fill, whole);
+  std::size_t more = 0;
+  int good = 0;
+  if (routed.done == 0) {
+    if (set_inner_padding(stream_.padding))
+      good = software_update(out + flushed, &more, out_size - flushed, in + fill, length - fill);
+    set_limit();
+    remember_who(routed, length);
+  } else {
+    stream_.owner = Owner::ours;
+    stream_.limit = 0;
+    good = finish_update(routed, whole, out + flushed, &more, out_size - flushed, in + fill, length - fill);
+  }
+  *out_bytes = flushed + more;
+  return good;
+}
+
+// After backends did routed.done of the `offered` whole blocks at the start of in[0, length), of a
+// stream that is ours: buffers what is left, or gives it to software.
+int CipherContext::finish_update(const Routed& routed, std::size_t offered, unsigned char* out,
+                                 std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+                                 std::size_t length) noexcept {
+  int good = 1;
+  std::size_t more = 0;
+  if (routed.done == offered) {
+    stream_.buffered = static_cast<std::uint8_t>(length - offered);
+    std::memcpy(stream_.buffer.data(), in + offered, length - offered);
+  } else if (hand_back()) {
+    good = software_update(out + routed.done, &more, out_size - routed.done, in + routed.done,
+                           length - routed.done);
+  } else {
+    good = 0;
+  }
+  *out_bytes = routed.done + more;
+  remember_who(routed, length);
+  return good;
+}
+
+int CipherContext::route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                const unsigned char* in, std::size_t length) noexcept {
+  const bool ours = stream_.owner == Owner::ours;
+  if (!ours) set_limit();
+  // A buffer that update has filled stays where it is: `cipher` passes it by.
+  const bool can = (ours ? stream_.buffered == 0 : nothing_updated()) && length != 0 &&
+                   length % block() == 0 && out_size >= length && length >= provider_.router.limit(route());
+  if (!can) {
+    if (ours && !hand_back()) return 0;
+    return software_cipher(out, out_bytes, out_size, in, length);
+  }
+  if (!ours && !load_iv()) return 0;
+  const Routed routed = try_backends(length, out, in, length);
+  int good = 1;
+  if (routed.done != 0) {
+    stream_.owner = Owner::ours;
+    stream_.limit = 0;
+  }
+  if (routed.done != length) {
+    std::size_t more = 0;
+    if (stream_.owner == Owner::ours && !hand_back()) return 0;
+    good = software_cipher(out + routed.done, &more, out_size - routed.done, in + routed.done,
+                           length - routed.done);
+    set_limit();
+  }
+  *out_bytes = length;
+  remember_who(routed, length);
+  return good;
+}
+
+int CipherContext::final(unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept {
+  if (stream_.owner == Owner::ours && !hand_back()) return 0;
+  if (software().final(inner_, out, out_bytes, out_size) == 0) {
+    distrust();
+    return 0;
+  }
+  begin_stream(0);
+  stream_.iv_is_here = false;
+  return 1;
+}
+
+bool CipherContext::note_params(const OSSL_PARAM* params) noexcept {
+  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_PADDING)) {
+    unsigned int on = 1;
+    if (OSSL_PARAM_get_uint(found, &on) == 0) return false;
+    stream_.padding = stream_.inner_padding = on != 0;
+  }
+  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION)) {
+    unsigned int version = 0;
+    if (OSSL_PARAM_get_uint(found, &version) == 0) return false;
+    stream_.tls = version != 0;
+  }
+  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, param_min_bytes)) {
+    std::size_t bytes = 0;
+    if (OSSL_PARAM_get_size_t(found, &bytes) == 0) {
+      provider_.core.raise(Reason::bad_parameter, "%s: not a size_t", param_min_bytes);
+      return false;
+    }
+    stream_.own_min_bytes = bytes;
+    stream_.has_own_min_bytes = true;
+  }
+  return true;
+}
+
+int CipherContext::set_params(const OSSL_PARAM* params) noexcept {
+  if (params == nullptr || params->key == nullptr) return 1;
+  const bool only_ours = std::strcmp(params->key, param_min_bytes) == 0 && params[1].key == nullptr;
+  if (!only_ours) {
+    if (stream_.owner == Owner::ours && !hand_back()) return 0;
+    if (software().set_ctx_params(inner_, params) == 0) return 0;
+  }
+  if (!note_params(params)) return 0;
+  set_limit();
+  return 1;
+}
+
+// As the default provider gives IVs: a copy, or a pointer that stays valid as long as the context.
+int give_octets(OSSL_PARAM* param, const void* data, std::size_t bytes) noexcept {
+  return param->data_type == OSSL_PARAM_OCTET_PTR ? OSSL_PARAM_set_octet_ptr(param, data, bytes)
+                                                  : OSSL_PARAM_set_octet_string(param, data, bytes);
+}
+
+int CipherContext::get_params(OSSL_PARAM* params) const noexcept {
+  if (params == nullptr) return 1;
+  if (software().get_ctx_params(inner_, params) == 0) return 0;
+  if (OSSL_PARAM* found = OSSL_PARAM_locate(params, param_backend)) {
+    const BackendIndex last = stream_.requests == stream_.requests_at_last ? stream_.last : software_index;
+    if (OSSL_PARAM_set_utf8_string(found, provider_.router.name(last).data()) == 0) return 0;
+  }
+  const bool ours = stream_.owner == Owner::ours;
+  if (ours || stream_.inner_start_iv_is_stale) {
+    OSSL_PARAM* found = OSSL_PARAM_locate(params, OSSL_CIPHER_PARAM_IV);
+    if (found != nullptr && give_octets(found, stream_.start_iv.data(), spec().iv_bytes) == 0) return 0;
+  }
+  if (!ours) return 1;
+  OSSL_PARAM* found = OSSL_PARAM_locate(params, OSSL_CIPHER_PARAM_UPDATED_IV);
+  if (found != nullptr && give_octets(found, stream_.iv.data(), spec().iv_bytes) == 0) return 0;
+  found = OSSL_PARAM_locate(params, OSSL_CIPHER_PARAM_PADDING);
+  return found == nullptr ? 1 : OSSL_PARAM_set_uint(found, stream_.padding ? 1U : 0U);
+}
+
+// ---- The C side ----------------------------------------------------------------------------------
+
+CipherContext* context(void* opaque) noexcept { return static_cast<CipherContext*>(opaque); }
+
+template <std::size_t Row>
+void* cipher_newctx(void* opaque) noexcept {
+  auto& provider = *static_cast<Provider*>(opaque);
+  const SoftwareCipher& software = provider.software->cipher(Row);
+  void* inner = software.newctx(provider.software->context());
+  if (inner == nullptr) return nullptr;
+  auto* made = new (std::nothrow) CipherContext(provider, Row, inner);
+  if (made == nullptr) {
+    software.freectx(inner);
+    provider.core.raise(Reason::out_of_memory, "no memory for a cipher context");
+  }
+  return made;
+}
+
+void cipher_freectx(void* opaque) noexcept { delete context(opaque); }
+
+void* cipher_dupctx(void* opaque) noexcept { return context(opaque)->duplicate(); }
+
+template <Direction D>
+int cipher_init(void* opaque, const unsigned char* key, std::size_t key_bytes, const unsigned char* iv,
+                std::size_t iv_bytes, const OSSL_PARAM params[]) noexcept {
+  return context(opaque)->init(D, key, key_bytes, iv, iv_bytes, params);
+}
+
+int cipher_update(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                  const unsigned char* in, std::size_t length) noexcept {
+  return context(opaque)->update(out, out_bytes, out_size, in, length);
+}
+
+int cipher_final(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept {
+  return context(opaque)->final(out, out_bytes, out_size);
+}
+
+int cipher_cipher(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                  const unsigned char* in, std::size_t length) noexcept {
+  return context(opaque)->cipher(out, out_bytes, out_size, in, length);
+}
+
+int cipher_get_ctx_params(void* opaque, OSSL_PARAM params[]) noexcept {
+  return context(opaque)->get_params(params);
+}
+
+int cipher_set_ctx_params(void* opaque, const OSSL_PARAM params[]) noexcept {
+  return context(opaque)->set_params(params);
+}
+
+template <std::size_t Row>
+const OSSL_PARAM* cipher_gettable_ctx_params(void*, void* opaque) noexcept {
+  return static_cast<Provider*>(opaque)->offered[Row].gettable.data();
+}
+
+template <std::size_t Row>
+const OSSL_PARAM* cipher_settable_ctx_params(void*, void* opaque) noexcept {
+  return static_cast<Provider*>(opaque)->offered[Row].settable.data();
+}
+
+template <class Function>
+OSSL_DISPATCH entry(int id, Function* function) noexcept {
+  return {id, reinterpret_cast<void (*)()>(function)};
+}
+
+template <std::size_t Row>
+std::vector<OSSL_DISPATCH> dispatch(const SoftwareCipher& software) {
+  return {
+      entry(OSSL_FUNC_CIPHER_NEWCTX, cipher_newctx<Row>),
+      entry(OSSL_FUNC_CIPHER_FREECTX, cipher_freectx),
+      entry(OSSL_FUNC_CIPHER_DUPCTX, cipher_dupctx),
+      entry(OSSL_FUNC_CIPHER_ENCRYPT_INIT, cipher_init<Direction::encrypt>),
+      entry(OSSL_FUNC_CIPHER_DECRYPT_INIT, cipher_init<Direction::decrypt>),
+      entry(OSSL_FUNC_CIPHER_UPDATE, cipher_update),
+      entry(OSSL_FUNC_CIPHER_FINAL, cipher_final),
+      entry(OSSL_FUNC_CIPHER_CIPHER, cipher_cipher),
+      entry(OSSL_FUNC_CIPHER_GET_CTX_PARAMS, cipher_get_ctx_params),
+      entry(OSSL_FUNC_CIPHER_SET_CTX_PARAMS, cipher_set_ctx_params),
+      entry(OSSL_FUNC_CIPHER_GETTABLE_CTX_PARAMS, cipher_gettable_ctx_params<Row>),
+      entry(OSSL_FUNC_CIPHER_SETTABLE_CTX_PARAMS, cipher_settable_ctx_params<Row>),
+      // Constants are the default provider's own: these need no context.
+      entry(OSSL_FUNC_CIPHER_GET_PARAMS, software.get_params),
+      entry(OSSL_FUNC_CIPHER_GETTABLE_PARAMS, software.gettable_params),
+      {0, nullptr},
+  };
+}
+
+template <std::size_t... Rows>
+constexpr auto dispatch_makers(std::index_sequence<Rows...>) noexcept {
+  return std::array{dispatch<Rows>...};
+}
+
+std::vector<OSSL_PARAM> with(const OSSL_PARAM* list, const OSSL_PARAM& ours) {
+  std::vector<OSSL_PARAM> all;
+  for (; list != nullptr && list->key != nullptr; ++list) all.push_back(*list);
+  all.push_back(ours);
+  all.push_back(OSSL_PARAM_construct_end());
+  return all;
+}
+
+}  // namespace
+
+bool offer_cipher(const Software& software, std::size_t row, OfferedCipher& offered) {
+  static constexpr auto makers = dispatch_makers(std::make_index_sequence<cipher_count>());
+  const SoftwareCipher& inner = software.cipher(row);
+  if (!inner.complete()) return false;
+  offered.dispatch = makers[row](inner);
+  offered.gettable = with(inner.gettable_ctx_params(nullptr, software.context()),
+                          OSSL_PARAM_utf8_string(param_backend, nullptr, 0));
+  offered.settable = with(inner.settable_ctx_params(nullptr, software.context()),
+                          OSSL_PARAM_size_t(param_min_bytes, nullptr));
+  return true;
+}
+
+}  // namespace sunxi

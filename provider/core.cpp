@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "provider/core.h"
+
+#include <openssl/params.h>
+
+#include <array>
+#include <cstdarg>
+
+namespace sunxi {
+
+Core::Core(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in) noexcept : handle_(handle) {
+  for (; in->function_id != 0; ++in) {
+    switch (in->function_id) {
+      case OSSL_FUNC_CORE_GET_PARAMS:
+        get_params_ = OSSL_FUNC_core_get_params(in);
+        break;
+      case OSSL_FUNC_CORE_NEW_ERROR:
+        new_error_ = OSSL_FUNC_core_new_error(in);
+        break;
+      case OSSL_FUNC_CORE_SET_ERROR_DEBUG:
+        set_error_debug_ = OSSL_FUNC_core_set_error_debug(in);
+        break;
+      case OSSL_FUNC_CORE_VSET_ERROR:
+        vset_error_ = OSSL_FUNC_core_vset_error(in);
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+std::optional<std::string> Core::setting(const char* key) const {
+  if (get_params_ == nullptr) return std::nullopt;
+  char* value = nullptr;
+  std::array params{OSSL_PARAM_construct_utf8_ptr(key, &value, 0), OSSL_PARAM_construct_end()};
+  if (get_params_(handle_, params.data()) == 0 || OSSL_PARAM_modified(params.data()) == 0 || value == nullptr)
+    return std::nullopt;
+  return std::string(value);
+}
+
+void Core::raise(Reason reason, const char* format, ...) const noexcept {
+  if (new_error_ == nullptr || vset_error_ == nullptr) return;
+  new_error_(handle_);
+  if (set_error_debug_ != nullptr) set_error_debug_(handle_, "sunxi", 0, "sunxi");
+  va_list arguments;
+  va_start(arguments, format);
+  vset_error_(handle_, static_cast<std::uint32_t>(reason), format, arguments);
+  va_end(arguments);
+}
+
+const OSSL_ITEM* Core::reasons() noexcept {
+  // OSSL_ITEM has a plain pointer, but libcrypto only reads through it.
+  static const std::array<OSSL_ITEM, 5> items{{
+      {static_cast<unsigned int>(Reason::bad_setting), const_cast<char*>("bad setting")},
+      {static_cast<unsigned int>(Reason::no_default_provider), const_cast<char*>("no default provider")},
+      {static_cast<unsigned int>(Reason::out_of_memory), const_cast<char*>("out of memory")},
+      {static_cast<unsigned int>(Reason::bad_parameter), const_cast<char*>("bad parameter")},
+      {0, nullptr},
+  }};
+  return items.data();
+}
+
+}  // namespace sunxi

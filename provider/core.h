@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The upcalls that libcrypto hands to a provider: configuration values and errors. See
+// provider-base(7).
+#pragma once
+
+#include <openssl/core.h>
+#include <openssl/core_dispatch.h>
+
+#include <optional>
+#include <string>
+
+namespace sunxi {
+
+// Reasons of the errors that the provider raises; texts in core.cpp.
+enum class Reason : int {
+  bad_setting = 1,
+  no_default_provider,
+  out_of_memory,
+  bad_parameter,
+};
+
+class Core {
+ public:
+  Core(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in) noexcept;
+
+  // The value of a key of our section, or nothing. Keys of a subsection read "key.subkey".
+  [[nodiscard]] std::optional<std::string> setting(const char* key) const;
+
+  // Puts an error on the application's queue. The whole message goes into `format`, because reason
+  // texts are known to libcrypto only after a successful start.
+  void raise(Reason reason, const char* format, ...) const noexcept __attribute__((format(printf, 3, 4)));
+
+  static const OSSL_ITEM* reasons() noexcept;
+
+ private:
+  const OSSL_CORE_HANDLE* handle_;
+  OSSL_FUNC_core_get_params_fn* get_params_ = nullptr;
+  OSSL_FUNC_core_new_error_fn* new_error_ = nullptr;
+  OSSL_FUNC_core_set_error_debug_fn* set_error_debug_ = nullptr;
+  OSSL_FUNC_core_vset_error_fn* vset_error_ = nullptr;
+};
+
+}  // namespace sunxi

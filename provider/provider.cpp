@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The provider's life: start, algorithm tables, provider parameters, teardown.
+#include "provider/provider.h"
+
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/opensslv.h>
+#include <openssl/params.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "provider/version.h"
+
+namespace sunxi {
+namespace {
+
+constexpr std::array counted{"software", "afalg", "cryptodev", "mmio"};
+constexpr std::array counts{"requests", "bytes", "failures", "declines"};
+
+// "sunxi.<backend>.<count>"
+struct CounterName {
+  std::array<char, 32> text{};
+};
+constexpr CounterName counter_name(std::string_view backend, std::string_view count) {
+  CounterName name;
+  std::size_t at = 0;
+  for (const std::string_view part : {std::string_view("sunxi."), backend, std::string_view("."), count}) {
+    for (const char c : part) name.text[at++] = c;
+  }
+  return name;
+}
+constexpr auto counter_names = [] {
+  std::array<CounterName, counted.size() * counts.size()> names{};
+  for (std::size_t i = 0; i < names.size(); ++i)
+    names[i] = counter_name(counted[i / counts.size()], counts[i % counts.size()]);
+  return names;
+}();
+
+const OSSL_PARAM* provider_gettable_params(void*) noexcept {
+  static const auto list = [] {
+    std::array<OSSL_PARAM, 5 + counter_names.size()> params;
+    std::size_t at = 0;
+    params[at++] = OSSL_PARAM_utf8_ptr(OSSL_PROV_PARAM_NAME, nullptr, 0);
+    params[at++] = OSSL_PARAM_utf8_ptr(OSSL_PROV_PARAM_VERSION, nullptr, 0);
+    params[at++] = OSSL_PARAM_utf8_ptr(OSSL_PROV_PARAM_BUILDINFO, nullptr, 0);
+    params[at++] = OSSL_PARAM_int(OSSL_PROV_PARAM_STATUS, nullptr);
+    for (const CounterName& name : counter_names) params[at++] = OSSL_PARAM_uint64(name.text.data(), nullptr);
+    params[at] = OSSL_PARAM_construct_end();
+    return params;
+  }();
+  return list.data();
+}
+
+int provider_get_params(void* opaque, OSSL_PARAM params[]) noexcept {
+  return static_cast<Provider*>(opaque)->get_params(params) ? 1 : 0;
+}
+
+const OSSL_ALGORITHM* provider_query(void* opaque, int operation, int* no_store) noexcept {
+  const auto& provider = *static_cast<Provider*>(opaque);
+  *no_store = 0;
+  switch (operation) {
+    case OSSL_OP_CIPHER:
+      return provider.ciphers();
+    case OSSL_OP_RAND:
+      return provider.random_generators();
+    default:
+      return nullptr;
+  }
+}
+
+const OSSL_ITEM* provider_reasons(void*) noexcept { return Core::reasons(); }
+
+void provider_teardown(void* opaque) noexcept { delete static_cast<Provider*>(opaque); }
+
+template <class Function>
+OSSL_DISPATCH entry(int id, Function* function) noexcept {
+  return {id, reinterpret_cast<void (*)()>(function)};
+}
+
+std::optional<std::string> environment(const char* variable) {
+  const char* value = secure_getenv(variable);
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
+
+}  // namespace
+
+Provider::Provider(const OSSL_CORE_HANDLE* core_handle, const Core& upcalls,
+                   std::unique_ptr<Software> default_provider, const Settings& settings,
+                   std::unique_ptr<Process> surroundings)
+    : handle(core_handle),
+      core(upcalls),
+      process(std::move(surroundings)),
+      software(std::move(default_provider)),
+      router(*process, settings),
+      random_dispatch_(pass_through_drbg(*software)) {
+  for (std::size_t row = 0; row < cipher_count; ++row) {
+    if (settings.registered[row] && offer_cipher(*software, row, offered[row]))
+      cipher_table_.push_back({cipher_rows[row].names, "provider=sunxi", offered[row].dispatch.data(),
+                               cipher_rows[row].description});
+  }
+  cipher_table_.push_back({nullptr, nullptr, nullptr, nullptr});
+  // No `provider=` property: with the default provider active its own generator is taken, even where
+  // `?provider=sunxi` is preferred.
+  if (!random_dispatch_.empty())
+    random_table_.push_back({"CTR-DRBG", "", random_dispatch_.data(), "the default provider's CTR-DRBG"});
+  random_table_.push_back({nullptr, nullptr, nullptr, nullptr});
+}
+
+bool Provider::get_params(OSSL_PARAM* params) const noexcept {
+  OSSL_PARAM* found = OSSL_PARAM_locate(params, OSSL_PROV_PARAM_NAME);
+  if (found != nullptr && OSSL_PARAM_set_utf8_ptr(found, "sunxi: OpenSSL on crypto accelerators") == 0)
+    return false;
+  found = OSSL_PARAM_locate(params, OSSL_PROV_PARAM_VERSION);
+  if (found != nullptr && OSSL_PARAM_set_utf8_ptr(found, SUNXI_VERSION) == 0) return false;
+  found = OSSL_PARAM_locate(params, OSSL_PROV_PARAM_BUILDINFO);
+  if (found != nullptr &&
+      OSSL_PARAM_set_utf8_ptr(found, SUNXI_VERSION ", built for OpenSSL " OPENSSL_VERSION_STR) == 0)
+    return false;
+  found = OSSL_PARAM_locate(params, OSSL_PROV_PARAM_STATUS);
+  if (found != nullptr && OSSL_PARAM_set_int(found, 1) == 0) return false;
+  for (std::size_t i = 0; i < counter_names.size(); ++i) {
+    found = OSSL_PARAM_locate(params, counter_names[i].text.data());
+    if (found == nullptr) continue;
+    const Router::Counts numbers = router.counts(counted[i / counts.size()]);
+    const std::array values{numbers.requests, numbers.bytes, numbers.failures, numbers.declines};
+    if (OSSL_PARAM_set_uint64(found, values[i % counts.size()]) == 0) return false;
+  }
+  return true;
+}
+
+int initialise(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in, const OSSL_DISPATCH** out,
+               void** provider_context) noexcept {
+  static const std::array dispatch{
+      entry(OSSL_FUNC_PROVIDER_TEARDOWN, provider_teardown),
+      entry(OSSL_FUNC_PROVIDER_GETTABLE_PARAMS, provider_gettable_params),
+      entry(OSSL_FUNC_PROVIDER_GET_PARAMS, provider_get_params),
+      entry(OSSL_FUNC_PROVIDER_QUERY_OPERATION, provider_query),
+      entry(OSSL_FUNC_PROVIDER_GET_REASON_STRINGS, provider_reasons),
+      OSSL_DISPATCH{0, nullptr},
+  };
+  const Core core(handle, in);
+  try {
+    auto process = std::make_unique<Process>();
+    try {
+      const Settings settings =
+          read_settings([&](const char* key) { return core.setting(key); }, environment,
+                        [&](LogLevel level) { process->set_log_level(level); });
+      std::unique_ptr<Software> software = Software::load();
+      if (!software) {
+        core.raise(Reason::no_default_provider, "sunxi needs libcrypto's default provider for its software path");
+        process->log(LogLevel::error, "not loaded: libcrypto's default provider cannot be loaded");
+        return 0;
+      }
+      *provider_context = new Provider(handle, core, std::move(software), settings, std::move(process));
+    } catch (const BadSetting& problem) {
+      core.raise(Reason::bad_setting, "%s", problem.what());
+      process->log(LogLevel::error, "not loaded: %s", problem.what());
+      return 0;
+    }
+  } catch (...) {
+    core.raise(Reason::out_of_memory, "no memory for the provider");
+    return 0;
+  }
+  *out = dispatch.data();
+  return 1;
+}
+
+}  // namespace sunxi

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The provider context: everything that one activation of the provider owns. No state is global.
+#pragma once
+
+#include <openssl/core.h>
+#include <openssl/core_dispatch.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "backends/process.h"
+#include "provider/algorithms.h"
+#include "provider/core.h"
+#include "provider/router.h"
+#include "provider/settings.h"
+#include "provider/software.h"
+
+namespace sunxi {
+
+// One algorithm as it is offered to libcrypto: tables made at load from the default provider's own.
+struct OfferedCipher {
+  std::vector<OSSL_DISPATCH> dispatch;
+  std::vector<OSSL_PARAM> gettable;  // context parameters, ours added
+  std::vector<OSSL_PARAM> settable;
+};
+
+class Provider {
+ public:
+  // Throws BadSetting, std::bad_alloc.
+  Provider(const OSSL_CORE_HANDLE* handle, const Core& core, std::unique_ptr<Software> software,
+           const Settings& settings, std::unique_ptr<Process> process);
+  Provider(const Provider&) = delete;
+  Provider& operator=(const Provider&) = delete;
+
+  [[nodiscard]] const OSSL_ALGORITHM* ciphers() const noexcept { return cipher_table_.data(); }
+  [[nodiscard]] const OSSL_ALGORITHM* random_generators() const noexcept { return random_table_.data(); }
+  [[nodiscard]] bool get_params(OSSL_PARAM* params) const noexcept;
+
+  const OSSL_CORE_HANDLE* handle;
+  Core core;
+  std::unique_ptr<Process> process;
+  std::unique_ptr<Software> software;
+  Router router;
+  std::array<OfferedCipher, cipher_count> offered;
+
+ private:
+  std::vector<OSSL_ALGORITHM> cipher_table_;
+  std::vector<OSSL_DISPATCH> random_dispatch_;
+  std::vector<OSSL_ALGORITHM> random_table_;
+};
+
+// Fills `offered` for the cipher in `row` (cipher.cpp). False where the default provider lacks it.
+[[nodiscard]] bool offer_cipher(const Software& software, std::size_t row, OfferedCipher& offered);
+
+// The default provider's CTR-DRBG under our name (random.cpp); empty where it has none.
+[[nodiscard]] std::vector<OSSL_DISPATCH> pass_through_drbg(const Software& software);
+
+// What OSSL_provider_init does, apart from being exported by the module: tests call it with a list of
+// backends of their own.
+int initialise(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in, const OSSL_DISPATCH** out,
+               void** provider_context) noexcept;
+
+}  // namespace sunxi

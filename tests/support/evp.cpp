@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/evp.h"
+
+#include <openssl/err.h>
+#include <openssl/params.h>
+
+#include <array>
+
+namespace sunxi::test {
+
+std::string errors() {
+  std::string all;
+  const char* data = nullptr;
+  int flags = 0;
+  while (const unsigned long code = ERR_get_error_all(nullptr, nullptr, nullptr, &data, &flags)) {
+    std::array<char, 256> text{};
+    ERR_error_string_n(code, text.data(), text.size());
+    all.append(text.data());
+    if ((flags & ERR_TXT_STRING) != 0) all.append(": ").append(data);
+    all.append("\n");
+  }
+  return all;
+}
+
+Library::Library(const std::string& name, const std::string& module_path) : library_(OSSL_LIB_CTX_new()) {
+  if (!module_path.empty()) OSSL_PROVIDER_set_default_search_path(library_.get(), module_path.c_str());
+  load(name);
+}
+
+Library::Library(const std::string& name, OSSL_provider_init_fn* init) : library_(OSSL_LIB_CTX_new()) {
+  OSSL_PROVIDER_add_builtin(library_.get(), name.c_str(), init);
+  load(name);
+}
+
+void Library::load(const std::string& name) {
+  provider_.reset(OSSL_PROVIDER_load(library_.get(), name.c_str()));
+  if (!provider_) throw std::runtime_error("no provider " + name + ": " + errors());
+}
+
+CipherPtr Library::cipher(const std::string& name) const {
+  CipherPtr cipher(EVP_CIPHER_fetch(library_.get(), name.c_str(), nullptr));
+  if (!cipher) throw std::runtime_error("no cipher " + name + ": " + errors());
+  return cipher;
+}
+
+std::uint64_t Library::count(const std::string& parameter) const {
+  std::uint64_t value = 0;
+  std::array params{OSSL_PARAM_construct_uint64(parameter.c_str(), &value), OSSL_PARAM_construct_end()};
+  if (OSSL_PROVIDER_get_params(provider_.get(), params.data()) == 0)
+    throw std::runtime_error("no provider parameter " + parameter);
+  return value;
+}
+
+}  // namespace sunxi::test

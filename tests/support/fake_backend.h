@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A list of backends for tests of the provider alone: each computes with libcrypto and keeps strictly
+// to backend.h, or declines, or fails, as a plan says.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "backends/backend.h"
+
+namespace sunxi::test {
+
+struct FakePlan {
+  std::atomic<bool> exists{false};
+  std::atomic<bool> declines{false};           // always answers `refusal`
+  std::atomic<Outcome> refusal{Outcome::busy};
+  std::atomic<unsigned> fails_every{0};        // every k-th call stops somewhere in the middle; 0 = never
+  std::atomic<std::uint64_t> calls{0}, bytes{0};
+  std::atomic<int> live_sessions{0};
+  std::atomic<int> contract_violations{0};     // by the caller
+};
+
+// By backend name: "mmio", "cryptodev", "afalg".
+[[nodiscard]] FakePlan& fake_plan(std::string_view name);
+void reset_fake_plans();
+
+}  // namespace sunxi::test
