@@ -156,7 +156,10 @@ class PerProcess {
   std::atomic<Node*> head_{nullptr};
 };
 
-// Memory that held keys or plaintext. Not removed by the optimiser.
-inline void wipe(void* data, std::size_t bytes) noexcept { explicit_bzero(data, bytes); }
+// Memory that held keys or plaintext. Not removed by the optimiser, inlined for constant sizes.
+inline void wipe(void* data, std::size_t bytes) noexcept {
+  std::memset(data, 0, bytes);
+  __asm__ __volatile__("" : : "r"(data) : "memory");
+}
 
 }  // namespace sunxi

@@ -7,9 +7,11 @@
 // then, until something comes that software has to do.
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/params.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -25,18 +27,25 @@ constexpr const char* param_min_bytes = "sunxi-min-bytes";
 
 enum class Owner : std::uint8_t { software, ours };
 
+// libcrypto's update and cipher functions. They are C and throw nothing; said in the type, the compiler
+// can jump to them instead of calling.
+using Transform = int (*)(void* context, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                          const unsigned char* in, std::size_t length) noexcept;
+
 // The state of a context, all of it plain data: a duplicate is a copy.
 struct Stream {
   std::size_t limit = never;  // shorter requests go straight to software; 0 while the stream is ours
 
   // What went into the default provider's context, and how much of that came before the stream began.
+  // The hot ones stand apart, so that they are two additions to memory and no vector code.
   std::uint64_t requests = 0;
-  std::uint64_t update_bytes = 0, cipher_bytes = 0;
+  std::size_t row = 0;
+  std::uint64_t update_bytes = 0;
+  std::size_t own_min_bytes = 0;
+  std::uint64_t cipher_bytes = 0;
   std::uint64_t update_bytes_before = 0, cipher_bytes_before = 0;
   std::uint64_t requests_at_last = 0;  // when `last` was set
 
-  std::size_t row = 0;
-  std::size_t own_min_bytes = 0;
   bool has_own_min_bytes = false;
   Owner owner = Owner::software;
   Direction direction = Direction::encrypt;
@@ -50,24 +59,30 @@ struct Stream {
   bool inner_start_iv_is_stale = false;
   BackendIndex last = no_index;
   std::uint8_t buffered = 0;  // bytes in buffer, while the stream is ours
-  std::array<std::uint8_t, max_block> buffer{};
   std::array<std::uint8_t, max_iv_bytes> iv{};
   std::array<std::uint8_t, max_iv_bytes> start_iv{};  // valid after an init with an IV
-  std::array<std::uint8_t, max_key_bytes> key{};
+  // Not set before they are used: contexts are made for single short messages too.
+  std::array<std::uint8_t, max_block> buffer;
+  std::array<std::uint8_t, max_key_bytes> key;
 };
 
 class CipherContext {
  public:
-  CipherContext(Provider& provider, std::size_t row, void* inner) noexcept
+  CipherContext(Provider& provider, const SoftwareCipher& software, std::size_t row, void* inner) noexcept
       : inner_(inner),
-        inner_update_(provider.software->cipher(row).update),
-        inner_cipher_(provider.software->cipher(row).cipher),
+        inner_update_(reinterpret_cast<Transform>(software.update)),
+        inner_cipher_(reinterpret_cast<Transform>(software.cipher)),
         provider_(provider) {
     stream_.row = row;
   }
   CipherContext(const CipherContext&) = delete;
   CipherContext& operator=(const CipherContext&) = delete;
   ~CipherContext();
+
+  // Straight to malloc: contexts are made for single short messages too.
+  static void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
+  static void operator delete(void* memory) noexcept { std::free(memory); }
+  static void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
   // Null when memory is out. Has no session of its own before it needs one.
   [[nodiscard]] CipherContext* duplicate() const noexcept;
@@ -121,10 +136,7 @@ class CipherContext {
                       const unsigned char* in, std::size_t length) noexcept {
     ++stream_.requests;
     stream_.update_bytes += length;
-    const int good = inner_update_(inner_, out, out_bytes, out_size, in, length);
-    if (good == 0) [[unlikely]]
-      distrust();
-    return good;
+    return inner_update_(inner_, out, out_bytes, out_size, in, length);
   }
   int software_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                       const unsigned char* in, std::size_t length) noexcept {
@@ -132,10 +144,11 @@ class CipherContext {
     stream_.cipher_bytes += length;
     return inner_cipher_(inner_, out, out_bytes, out_size, in, length);
   }
-  int route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
-                   std::size_t length) noexcept;
-  int route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
-                   std::size_t length) noexcept;
+  // Never inlined: the hot path saves no register.
+  [[gnu::noinline]] int route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                     const unsigned char* in, std::size_t length) noexcept;
+  [[gnu::noinline]] int route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                     const unsigned char* in, std::size_t length) noexcept;
   int continue_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                       const unsigned char* in, std::size_t length) noexcept;
   int take_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
@@ -145,39 +158,49 @@ class CipherContext {
   [[nodiscard]] Routed try_backends(std::size_t request, unsigned char* out, const unsigned char* in,
                                     std::size_t length) noexcept;
   void remember_who(const Routed& routed, std::size_t request) noexcept;
+  [[nodiscard]] bool inner_is_empty() noexcept;
   [[nodiscard]] bool load_iv() noexcept;
   [[nodiscard]] bool hand_back() noexcept;
   [[nodiscard]] bool set_inner_padding(bool on) noexcept;
   [[nodiscard]] bool note_params(const OSSL_PARAM* params) noexcept;
   void remember_key(const unsigned char* key) noexcept;
+  void release_sessions() noexcept {
+    for (const KeySlot& slot : slots_) {
+      if (slot.session != nullptr) [[unlikely]] {
+        provider_.router.release(slots_);
+        return;
+      }
+    }
+  }
   void set_limit() noexcept;
   void distrust() noexcept {
     stream_.trusted = false;
     stream_.limit = never;
   }
 
-  Stream stream_;  // first: the compare's operand
-  void* inner_;    // the default provider's context; owned
-  OSSL_FUNC_cipher_update_fn* inner_update_;
-  OSSL_FUNC_cipher_cipher_fn* inner_cipher_;
+  // What the hot path needs comes first, in one cache line.
+  void* inner_;  // the default provider's context; owned
+  Transform inner_update_;
+  Transform inner_cipher_;
+  Stream stream_;
   Provider& provider_;
   std::uint64_t foreign_requests_ = 0, foreign_bytes_ = 0;  // counted by whom we were duplicated from
   KeySlots slots_{};
 };
 
 CipherContext::~CipherContext() {
-  provider_.router.release(slots_);
+  release_sessions();
   provider_.router.add_software(stream_.requests - foreign_requests_,
                                 stream_.update_bytes + stream_.cipher_bytes - foreign_bytes_);
   software().freectx(inner_);
-  OPENSSL_cleanse(stream_.key.data(), stream_.key.size());
-  OPENSSL_cleanse(stream_.buffer.data(), stream_.buffer.size());
+  wipe(stream_.key.data(), stream_.key.size());
+  wipe(stream_.buffer.data(), stream_.buffer.size());
 }
 
 CipherContext* CipherContext::duplicate() const noexcept {
   void* inner = software().dupctx(inner_);
   if (inner == nullptr) return nullptr;
-  auto* copy = new (std::nothrow) CipherContext(provider_, stream_.row, inner);
+  auto* copy = new (std::nothrow) CipherContext(provider_, software(), stream_.row, inner);
   if (copy == nullptr) {
     software().freectx(inner);
     return nullptr;
@@ -203,7 +226,7 @@ void CipherContext::remember_key(const unsigned char* key) noexcept {
   stream_.schedule = stream_.direction;
   // Programs that pass the same key again keep their session.
   if (stream_.has_key && CRYPTO_memcmp(stream_.key.data(), key, bytes) == 0) return;
-  provider_.router.release(slots_);
+  release_sessions();
   std::memcpy(stream_.key.data(), key, bytes);
   stream_.has_key = true;
 }
@@ -228,8 +251,8 @@ int CipherContext::init(Direction direction, const unsigned char* key, std::size
     use_iv = start_iv.data();
     iv_bytes = spec().iv_bytes;
   }
-  const int good =
-      software().init[static_cast<std::size_t>(direction)](inner_, use_key, key_bytes, use_iv, iv_bytes, params);
+  const int good = software().init[static_cast<std::size_t>(direction)](inner_, use_key, key_bytes, use_iv,
+                                                                        iv_bytes, params);
   stream_.direction = direction;
   begin_stream(0);
   if (good == 0) {
@@ -266,13 +289,24 @@ bool CipherContext::set_inner_padding(bool on) noexcept {
   return true;
 }
 
+// Whether the default provider's context has no partial block, while its padding is off.
+bool CipherContext::inner_is_empty() noexcept {
+  std::array<std::uint8_t, max_block> nothing;
+  std::size_t bytes = 0;
+  ERR_set_mark();
+  const bool empty = software().final(inner_, nothing.data(), &bytes, nothing.size()) != 0;
+  ERR_pop_to_mark();
+  return empty && bytes == 0;
+}
+
 bool CipherContext::load_iv() noexcept {
   if (stream_.iv_is_here && nothing_updated() && nothing_ciphered()) return true;
   std::array<OSSL_PARAM, 3> params{
       OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_UPDATED_IV, stream_.iv.data(), spec().iv_bytes),
       OSSL_PARAM_construct_end(), OSSL_PARAM_construct_end()};
   if (!stream_.inner_start_iv_is_stale)
-    params[1] = OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, stream_.start_iv.data(), spec().iv_bytes);
+    params[1] =
+        OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, stream_.start_iv.data(), spec().iv_bytes);
   return software().get_ctx_params(inner_, params.data()) != 0;
 }
 
@@ -298,7 +332,8 @@ void CipherContext::remember_who(const Routed& routed, std::size_t request) noex
 // Gives a stream that is ours to the default provider's context.
 bool CipherContext::hand_back() noexcept {
   const auto direction = static_cast<std::size_t>(stream_.direction);
-  bool good = software().init[direction](inner_, nullptr, 0, stream_.iv.data(), spec().iv_bytes, nullptr) != 0;
+  bool good =
+      software().init[direction](inner_, nullptr, 0, stream_.iv.data(), spec().iv_bytes, nullptr) != 0;
   stream_.inner_start_iv_is_stale = true;
   good = good && set_inner_padding(stream_.padding);
   if (good && stream_.buffered != 0) {
@@ -312,7 +347,7 @@ bool CipherContext::hand_back() noexcept {
   stream_.iv_is_here = true;
   stream_.owner = Owner::software;
   stream_.buffered = 0;
-  OPENSSL_cleanse(stream_.buffer.data(), stream_.buffer.size());
+  wipe(stream_.buffer.data(), stream_.buffer.size());
   if (!good) {
     distrust();
     return false;
@@ -360,24 +395,25 @@ int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::
   const std::size_t first = something_buffered ? block() : 0;
   std::size_t whole = length < fill ? 0 : (length - fill) - (length - fill) % block();
   if (holds_back() && whole != 0 && fill + whole == length) whole -= block();
-  if (length < stream_.limit || whole == 0 || out_size < first + whole)
+  if (whole == 0 || out_size < first + whole || length < stream_.limit ||
+      !provider_.router.ready(route(), length))
     return software_update(out, out_bytes, out_size, in, length);
 
   std::size_t flushed = 0;
+  bool empty = true;
   if (something_buffered) {
     if (!set_inner_padding(false)) return 0;
     stream_.update_bytes += fill;
-    const bool good = inner_update_(inner_, out, &flushed, out_size, in, fill) != 0;
-    if (!good || flushed > first || (partial != 0 && flushed != first)) {
-      distrust();
-      return 0;
-    }
+    if (inner_update_(inner_, out, &flushed, out_size, in, fill) == 0) return 0;
+    empty = inner_is_empty();
   }
-  if (!load_iv()) {
+  Routed routed{.done = 0, .most = 0, .busiest = no_index};
+  if (!empty) {
+    // An earlier call failed half-way and left what nobody can know: software keeps the stream.
     distrust();
-    return 0;
+  } else if (load_iv()) {
+    routed = try_backends(length, out + flushed, in + fill, whole);
   }
-  const Routed routed = try_backends(length, out + flushed, in + fill, whole);
   std::size_t more = 0;
   int good = 0;
   if (routed.done == 0) {
@@ -500,25 +536,31 @@ int give_octets(OSSL_PARAM* param, const void* data, std::size_t bytes) noexcept
 int CipherContext::get_params(OSSL_PARAM* params) const noexcept {
   if (params == nullptr) return 1;
   if (software().get_ctx_params(inner_, params) == 0) return 0;
-  if (OSSL_PARAM* found = OSSL_PARAM_locate(params, param_backend)) {
-    const BackendIndex last = stream_.requests == stream_.requests_at_last ? stream_.last : software_index;
-    if (OSSL_PARAM_set_utf8_string(found, provider_.router.name(last).data()) == 0) return 0;
-  }
+  // EVP asks for lengths at every init: names are told apart by what costs nothing.
   const bool ours = stream_.owner == Owner::ours;
-  if (ours || stream_.inner_start_iv_is_stale) {
-    OSSL_PARAM* found = OSSL_PARAM_locate(params, OSSL_CIPHER_PARAM_IV);
-    if (found != nullptr && give_octets(found, stream_.start_iv.data(), spec().iv_bytes) == 0) return 0;
+  int good = 1;
+  for (OSSL_PARAM* param = params; param->key != nullptr; ++param) {
+    const char* const key = param->key;
+    if (key[0] == 's' && std::strcmp(key, param_backend) == 0) {
+      const BackendIndex last = stream_.requests == stream_.requests_at_last ? stream_.last : software_index;
+      good &= OSSL_PARAM_set_utf8_string(param, provider_.router.name(last).data());
+    } else if (ours && key[0] == 'u' && std::strcmp(key, OSSL_CIPHER_PARAM_UPDATED_IV) == 0) {
+      good &= give_octets(param, stream_.iv.data(), spec().iv_bytes);
+    } else if (ours && key[0] == 'p' && std::strcmp(key, OSSL_CIPHER_PARAM_PADDING) == 0) {
+      good &= OSSL_PARAM_set_uint(param, stream_.padding ? 1U : 0U);
+    } else if (stream_.inner_start_iv_is_stale && key[0] == 'i' &&
+               std::strcmp(key, OSSL_CIPHER_PARAM_IV) == 0) {
+      good &= give_octets(param, stream_.start_iv.data(), spec().iv_bytes);
+    }
   }
-  if (!ours) return 1;
-  OSSL_PARAM* found = OSSL_PARAM_locate(params, OSSL_CIPHER_PARAM_UPDATED_IV);
-  if (found != nullptr && give_octets(found, stream_.iv.data(), spec().iv_bytes) == 0) return 0;
-  found = OSSL_PARAM_locate(params, OSSL_CIPHER_PARAM_PADDING);
-  return found == nullptr ? 1 : OSSL_PARAM_set_uint(found, stream_.padding ? 1U : 0U);
+  return good;
 }
 
 // ---- The C side ----------------------------------------------------------------------------------
 
-CipherContext* context(void* opaque) noexcept { return static_cast<CipherContext*>(opaque); }
+CipherContext* context(void* opaque) noexcept {
+  return static_cast<CipherContext*>(opaque);
+}
 
 template <std::size_t Row>
 void* cipher_newctx(void* opaque) noexcept {
@@ -526,7 +568,7 @@ void* cipher_newctx(void* opaque) noexcept {
   const SoftwareCipher& software = provider.software->cipher(Row);
   void* inner = software.newctx(provider.software->context());
   if (inner == nullptr) return nullptr;
-  auto* made = new (std::nothrow) CipherContext(provider, Row, inner);
+  auto* made = new (std::nothrow) CipherContext(provider, software, Row, inner);
   if (made == nullptr) {
     software.freectx(inner);
     provider.core.raise(Reason::out_of_memory, "no memory for a cipher context");
@@ -534,9 +576,13 @@ void* cipher_newctx(void* opaque) noexcept {
   return made;
 }
 
-void cipher_freectx(void* opaque) noexcept { delete context(opaque); }
+void cipher_freectx(void* opaque) noexcept {
+  delete context(opaque);
+}
 
-void* cipher_dupctx(void* opaque) noexcept { return context(opaque)->duplicate(); }
+void* cipher_dupctx(void* opaque) noexcept {
+  return context(opaque)->duplicate();
+}
 
 template <Direction D>
 int cipher_init(void* opaque, const unsigned char* key, std::size_t key_bytes, const unsigned char* iv,

@@ -72,9 +72,13 @@ const OSSL_ALGORITHM* provider_query(void* opaque, int operation, int* no_store)
   }
 }
 
-const OSSL_ITEM* provider_reasons(void*) noexcept { return Core::reasons(); }
+const OSSL_ITEM* provider_reasons(void*) noexcept {
+  return Core::reasons();
+}
 
-void provider_teardown(void* opaque) noexcept { delete static_cast<Provider*>(opaque); }
+void provider_teardown(void* opaque) noexcept {
+  delete static_cast<Provider*>(opaque);
+}
 
 template <class Function>
 OSSL_DISPATCH entry(int id, Function* function) noexcept {
@@ -147,12 +151,12 @@ int initialise(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in, const OS
   try {
     auto process = std::make_unique<Process>();
     try {
-      const Settings settings =
-          read_settings([&](const char* key) { return core.setting(key); }, environment,
-                        [&](LogLevel level) { process->set_log_level(level); });
+      const Settings settings = read_settings([&](const char* key) { return core.setting(key); }, environment,
+                                              [&](LogLevel level) { process->set_log_level(level); });
       std::unique_ptr<Software> software = Software::load();
       if (!software) {
-        core.raise(Reason::no_default_provider, "sunxi needs libcrypto's default provider for its software path");
+        core.raise(Reason::no_default_provider,
+                   "sunxi needs libcrypto's default provider for its software path");
         process->log(LogLevel::error, "not loaded: libcrypto's default provider cannot be loaded");
         return 0;
       }

@@ -12,8 +12,6 @@ constexpr std::uint64_t absent_rest = 60'000 * millisecond;
 constexpr std::uint64_t first_rest = 100 * millisecond;
 // While all backends rest only requests that dwarf the cost of looking at the clock ask for them.
 constexpr std::size_t resting_limit = 16384;
-// Contexts are freed far more often than a clock should be read.
-constexpr unsigned look_every_bits = 10;
 
 }  // namespace
 
@@ -50,18 +48,27 @@ void Router::refresh(std::size_t row) noexcept {
                                   std::memory_order_relaxed);
 }
 
-Routed Router::crypt(const Route& route, std::size_t length, CipherRequest request, KeySlots& slots) noexcept {
+bool Router::asks(const Health& health) const noexcept {
+  if (health.never.load(std::memory_order_relaxed)) return false;
+  const std::uint64_t until = health.resting_until.load(std::memory_order_relaxed);
+  return until == 0 || process_.now() >= until;
+}
+
+bool Router::ready(const Route& route, std::size_t length) const noexcept {
+  if (length < threshold(route)) return false;
+  for (std::size_t i = 0; i < backends_.size(); ++i) {
+    if (asks(health_[route.row][i])) return true;
+  }
+  return false;
+}
+
+Routed Router::crypt(const Route& route, std::size_t length, CipherRequest request,
+                     KeySlots& slots) noexcept {
   Routed routed{.done = 0, .most = 0, .busiest = no_index};
-  const std::size_t threshold = route.has_own_min_bytes
-                                    ? route.own_min_bytes
-                                    : thresholds_[route.row][static_cast<std::size_t>(route.direction)];
-  if (length < threshold) return routed;
+  if (length < threshold(route)) return routed;
   for (std::size_t i = 0; i < backends_.size(); ++i) {
     Health& health = health_[route.row][i];
-    if (health.never.load(std::memory_order_relaxed)) continue;
-    const std::uint64_t until = health.resting_until.load(std::memory_order_relaxed);
-    if (until != 0 && process_.now() < until) continue;
-
+    if (!asks(health)) continue;
     const Result result = backends_[i]->crypt(slots[i], request);
     Counters& counters = counters_[i];
     if (result.done != 0) {
@@ -77,7 +84,8 @@ Routed Router::crypt(const Route& route, std::size_t length, CipherRequest reque
       request.length -= result.done;
     }
     if (result.outcome == Outcome::served) {
-      if (until != 0 || health.faults.load(std::memory_order_relaxed) != 0) {
+      if (health.resting_until.load(std::memory_order_relaxed) != 0 ||
+          health.faults.load(std::memory_order_relaxed) != 0) {
         health.faults.store(0, std::memory_order_relaxed);
         health.resting_until.store(0, std::memory_order_relaxed);
         refresh(route.row);
@@ -141,11 +149,10 @@ void Router::release(KeySlots& slots) noexcept {
   }
 }
 
-void Router::add_software(std::uint64_t requests, std::uint64_t bytes) noexcept {
-  if (requests == 0) return;
-  software_.bytes.fetch_add(bytes, std::memory_order_relaxed);
-  const std::uint64_t before = software_.requests.fetch_add(requests, std::memory_order_relaxed);
-  if (((before ^ (before + requests)) >> look_every_bits) == 0) return;
+void Router::add_much_software(std::uint64_t requests, std::uint64_t bytes) noexcept {
+  const std::uint64_t recent = recent_.exchange(0, std::memory_order_relaxed);
+  software_.requests.fetch_add(requests + (recent & recent_requests), std::memory_order_relaxed);
+  software_.bytes.fetch_add(bytes + (recent >> recent_shift), std::memory_order_relaxed);
   for (std::size_t row = 0; row < cipher_count; ++row) {
     bool woken = false;
     for (std::size_t i = 0; i < backends_.size(); ++i) {
@@ -165,12 +172,17 @@ std::string_view Router::name(BackendIndex backend) const noexcept {
 
 Router::Counts Router::counts(std::string_view backend) const noexcept {
   const auto read = [](const Counters& counters) {
-    return Counts{counters.requests.load(std::memory_order_relaxed),
-                  counters.bytes.load(std::memory_order_relaxed),
-                  counters.failures.load(std::memory_order_relaxed),
-                  counters.declines.load(std::memory_order_relaxed)};
+    return Counts{
+        counters.requests.load(std::memory_order_relaxed), counters.bytes.load(std::memory_order_relaxed),
+        counters.failures.load(std::memory_order_relaxed), counters.declines.load(std::memory_order_relaxed)};
   };
-  if (backend == "software") return read(software_);
+  if (backend == "software") {
+    const std::uint64_t recent = recent_.load(std::memory_order_relaxed);
+    Counts counts = read(software_);
+    counts.requests += recent & recent_requests;
+    counts.bytes += recent >> recent_shift;
+    return counts;
+  }
   for (std::size_t i = 0; i < backends_.size(); ++i) {
     if (backends_[i]->name() == backend) return read(counters_[i]);
   }

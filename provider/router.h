@@ -52,6 +52,9 @@ class Router {
     return limits_[route.row][static_cast<std::size_t>(route.direction)].load(std::memory_order_relaxed);
   }
 
+  // Whether some backend would be asked about a request of this length now.
+  [[nodiscard]] bool ready(const Route& route, std::size_t length) const noexcept;
+
   // `length` is the length of the whole request as the application made it; `request.length` the whole
   // blocks of it that are left. request.iv continues after Routed::done.
   [[nodiscard]] Routed crypt(const Route& route, std::size_t length, CipherRequest request,
@@ -60,7 +63,17 @@ class Router {
 
   // Software counts in each context and is added when the context goes. Also the moment at which
   // resting backends are looked at again, now and then.
-  void add_software(std::uint64_t requests, std::uint64_t bytes) noexcept;
+  void add_software(std::uint64_t requests, std::uint64_t bytes) noexcept {
+    if (requests <= few_requests && bytes <= few_bytes) [[likely]] {
+      // Contexts that live for one message: one atomic addition instead of two.
+      const std::uint64_t before =
+          recent_.fetch_add(bytes << recent_shift | requests, std::memory_order_relaxed);
+      if ((before & recent_full) == 0) [[likely]]
+        return;
+      requests = bytes = 0;
+    }
+    add_much_software(requests, bytes);
+  }
 
   [[nodiscard]] std::string_view name(BackendIndex backend) const noexcept;
   [[nodiscard]] std::size_t backend_count() const noexcept { return backends_.size(); }
@@ -83,6 +96,19 @@ class Router {
     std::atomic<bool> never{false};
   };
 
+  // Two counts in one word: requests below, bytes above recent_shift. Emptied long before either is full,
+  // by everybody who finds it that far.
+  static constexpr unsigned recent_shift = 24;
+  static constexpr std::uint64_t few_requests = 1U << 8U, few_bytes = 1U << 22U;
+  static constexpr std::uint64_t recent_requests = (1ULL << recent_shift) - 1;
+  static constexpr std::uint64_t recent_full = (recent_requests & ~0x3ffULL) | ~0ULL << 56U;
+  void add_much_software(std::uint64_t requests, std::uint64_t bytes) noexcept;  // and what is in recent_
+
+  [[nodiscard]] std::size_t threshold(const Route& route) const noexcept {
+    return route.has_own_min_bytes ? route.own_min_bytes
+                                   : thresholds_[route.row][static_cast<std::size_t>(route.direction)];
+  }
+  [[nodiscard]] bool asks(const Health& health) const noexcept;
   [[nodiscard]] std::size_t own_limit(const Route& route) const noexcept;
   [[nodiscard]] std::size_t raise_if_resting(std::size_t row, std::size_t threshold) const noexcept;
   void refresh(std::size_t row) noexcept;
@@ -96,6 +122,7 @@ class Router {
   std::array<std::array<Health, max_backends>, cipher_count> health_;
   std::array<Counters, max_backends> counters_;
   Counters software_;
+  std::atomic<std::uint64_t> recent_{0};  // of software's, not yet in software_
 };
 
 }  // namespace sunxi

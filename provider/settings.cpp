@@ -27,9 +27,8 @@ struct Value {
 std::string_view trim(std::string_view text) {
   constexpr std::string_view blank = " \t";
   const std::size_t first = text.find_first_not_of(blank);
-  return first == std::string_view::npos
-             ? std::string_view()
-             : text.substr(first, text.find_last_not_of(blank) - first + 1);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(blank) - first + 1);
 }
 
 // Comma-separated; one comma may end the list, so that a one-word list can be told from a section name.
@@ -167,7 +166,8 @@ void read_algorithms(const Value& value, Settings& settings) {
     }
     const bool out = word.starts_with('-');
     const auto row = find_cipher(out ? word.substr(1) : word);
-    if (!row) value.refuse("no algorithm here is called \"" + std::string(out ? word.substr(1) : word) + "\"");
+    if (!row)
+      value.refuse("no algorithm here is called \"" + std::string(out ? word.substr(1) : word) + "\"");
     settings.registered[*row] = !out;
   }
 }

@@ -48,12 +48,11 @@ struct State {
 
 State read_state(EVP_CIPHER_CTX* context) {
   State state;
-  std::array params{
-      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, state.iv.data(), state.iv.size()),
-      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_UPDATED_IV, state.updated_iv.data(),
-                                        state.updated_iv.size()),
-      OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &state.padding),
-      OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_NUM, &state.num), OSSL_PARAM_construct_end()};
+  std::array params{OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, state.iv.data(), state.iv.size()),
+                    OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_UPDATED_IV, state.updated_iv.data(),
+                                                      state.updated_iv.size()),
+                    OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &state.padding),
+                    OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_NUM, &state.num), OSSL_PARAM_construct_end()};
   if (EVP_CIPHER_CTX_get_params(context, params.data()) == 0) state.num = 77;
   return state;
 }
@@ -62,7 +61,10 @@ class Case {
  public:
   Case(const Library& ours, const Library& reference, const std::string& name, std::uint64_t seed,
        std::size_t largest)
-      : random_(seed), largest_(largest), ours_cipher_(ours.cipher(name)), reference_cipher_(reference.cipher(name)) {
+      : random_(seed),
+        largest_(largest),
+        ours_cipher_(ours.cipher(name)),
+        reference_cipher_(reference.cipher(name)) {
     key_.resize(static_cast<std::size_t>(EVP_CIPHER_get_key_length(ours_cipher_.get())));
   }
 
@@ -158,7 +160,9 @@ class Case {
     std::size_t at = 0;
     const bool tiny = random_.one_in(4);
     while (at < input.size() && trouble_.empty()) {
-      std::size_t piece = random_.one_in(3) ? input.size() - at : random_.in(0, std::min<std::size_t>(input.size() - at, tiny ? 40 : 5000));
+      std::size_t piece = random_.one_in(3)
+                              ? input.size() - at
+                              : random_.in(0, std::min<std::size_t>(input.size() - at, tiny ? 40 : 5000));
       if (random_.one_in(8)) piece -= piece % 16;
       if (piece % 16 == 0 && piece != 0 && fed_ == 0 && random_.one_in(4)) {
         data_call("cipher", input.data() + at, piece, false);
@@ -194,7 +198,8 @@ class Case {
     const bool in_place = random_.one_in(3) && (fed_ == 0 || (encrypt_ == 1 && fed_ % 16 == 0));
     const std::size_t in_offset = random_.in(0, 17);
     const std::size_t out_offset = random_.in(0, 17);
-    log_ << what << " " << bytes << (in_place ? " in place" : "") << " at " << in_offset << "/" << out_offset << "\n";
+    log_ << what << " " << bytes << (in_place ? " in place" : "") << " at " << in_offset << "/" << out_offset
+         << "\n";
     const auto one = [&](EVP_CIPHER_CTX* context) {
       std::vector<std::uint8_t> in(in_offset + bytes + 64, 0xaa);
       std::copy(data, data + bytes, in.begin() + static_cast<std::ptrdiff_t>(in_offset));
@@ -230,8 +235,10 @@ class Case {
       std::array<std::uint8_t, 64> out{};
       Answer answer;
       answer.good = EVP_CipherFinal_ex(context, out.data(), &answer.bytes);
-      if (answer.good != 0) answer.data.assign(out.begin(), out.begin() + answer.bytes);
-      else answer.bytes = 0;
+      if (answer.good != 0)
+        answer.data.assign(out.begin(), out.begin() + answer.bytes);
+      else
+        answer.bytes = 0;
       return answer;
     };
     const Answer a = one(ours_.get());

@@ -13,7 +13,7 @@ namespace sunxi::test {
 struct CampaignOptions {
   std::vector<std::string> ciphers{"AES-128-CBC", "AES-192-CBC", "AES-256-CBC"};
   std::uint64_t seed = 1;
-  std::uint64_t first = 0;   // number of the first case, to repeat one
+  std::uint64_t first = 0;  // number of the first case, to repeat one
   std::uint64_t cases = 1000;
   std::size_t largest = 300'000;  // bytes of one case
 };
