@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module as it is installed, without any backend: constants, names, parameters, configuration,
+// errors, loading and unloading.
+#include <dirent.h>
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/objects.h>
+#include <openssl/params.h>
+#include <openssl/rand.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/evp.h"
+
+namespace sunxi::test {
+namespace {
+
+constexpr const char* module_directory = SUNXI_MODULE_DIRECTORY;
+constexpr std::array ciphers{"AES-128-CBC", "AES-192-CBC", "AES-256-CBC"};
+
+std::set<std::string> names_of(const EVP_CIPHER* cipher) {
+  std::set<std::string> names;
+  EVP_CIPHER_names_do_all(
+      cipher, [](const char* name, void* set) { static_cast<std::set<std::string>*>(set)->insert(name); },
+      &names);
+  return names;
+}
+
+std::set<std::string> keys_of(const OSSL_PARAM* list) {
+  std::set<std::string> keys;
+  for (; list != nullptr && list->key != nullptr; ++list) keys.insert(list->key);
+  return keys;
+}
+
+std::size_t entries(const char* directory) {
+  std::size_t count = 0;
+  DIR* open = opendir(directory);
+  while (readdir(open) != nullptr) ++count;
+  closedir(open);
+  return count;
+}
+
+// A file that lives as long as the object.
+class ConfigFile {
+ public:
+  explicit ConfigFile(const std::string& section) {
+    const int number = mkstemp(path_.data());
+    close(number);
+    std::ofstream(path_) << "openssl_conf = init\n[init]\nproviders = providers\nalg_section = algorithms\n"
+                            "[algorithms]\ndefault_properties = ?provider=sunxi\n"
+                            "[providers]\ndefault = default_sect\nsunxi = sunxi_sect\n"
+                            "[default_sect]\nactivate = 1\n[sunxi_sect]\nactivate = 1\nmodule = "
+                         << module_directory << "/sunxi.so\n"
+                         << section;
+  }
+  ConfigFile(const ConfigFile&) = delete;
+  ConfigFile& operator=(const ConfigFile&) = delete;
+  ~ConfigFile() { unlink(path_.c_str()); }
+  [[nodiscard]] const char* path() const { return path_.c_str(); }
+
+ private:
+  std::string path_ = "/tmp/sunxi-test-XXXXXX";
+};
+
+LibraryPtr configured(const ConfigFile& file) {
+  LibraryPtr library(OSSL_LIB_CTX_new());
+  OSSL_LIB_CTX_load_config(library.get(), file.path());
+  return library;
+}
+
+std::string provider_of(OSSL_LIB_CTX* library, const char* cipher) {
+  const CipherPtr found(EVP_CIPHER_fetch(library, cipher, nullptr));
+  return found ? OSSL_PROVIDER_get0_name(EVP_CIPHER_get0_provider(found.get())) : "";
+}
+
+TEST_CASE("names, numbers, flags and lengths are the default provider's") {
+  const Library ours("sunxi", module_directory);
+  const Library reference("default");
+  for (const char* name : ciphers) {
+    INFO(name);
+    const CipherPtr a = ours.cipher(name);
+    const CipherPtr b = reference.cipher(name);
+    CHECK(names_of(a.get()) == names_of(b.get()));
+    CHECK(EVP_CIPHER_get_nid(a.get()) == EVP_CIPHER_get_nid(b.get()));
+    CHECK(EVP_CIPHER_get_type(a.get()) == EVP_CIPHER_get_type(b.get()));
+    CHECK(EVP_CIPHER_get_flags(a.get()) == EVP_CIPHER_get_flags(b.get()));
+    CHECK(EVP_CIPHER_get_mode(a.get()) == EVP_CIPHER_get_mode(b.get()));
+    CHECK(EVP_CIPHER_get_block_size(a.get()) == EVP_CIPHER_get_block_size(b.get()));
+    CHECK(EVP_CIPHER_get_key_length(a.get()) == EVP_CIPHER_get_key_length(b.get()));
+    CHECK(EVP_CIPHER_get_iv_length(a.get()) == EVP_CIPHER_get_iv_length(b.get()));
+    CHECK(keys_of(EVP_CIPHER_gettable_params(a.get())) == keys_of(EVP_CIPHER_gettable_params(b.get())));
+    auto gettable = keys_of(EVP_CIPHER_gettable_ctx_params(b.get()));
+    gettable.insert("sunxi-backend");
+    CHECK(keys_of(EVP_CIPHER_gettable_ctx_params(a.get())) == gettable);
+    auto settable = keys_of(EVP_CIPHER_settable_ctx_params(b.get()));
+    settable.insert("sunxi-min-bytes");
+    CHECK(keys_of(EVP_CIPHER_settable_ctx_params(a.get())) == settable);
+  }
+}
+
+TEST_CASE("published vectors") {
+  // NIST SP 800-38A, F.2.1: CBC-AES128.Encrypt.
+  const Library ours("sunxi", module_directory);
+  const auto bytes = [](const char* hex) {
+    long count = 0;
+    std::uint8_t* data = OPENSSL_hexstr2buf(hex, &count);
+    std::vector<std::uint8_t> all(data, data + count);
+    OPENSSL_free(data);
+    return all;
+  };
+  const auto key = bytes("2b7e151628aed2a6abf7158809cf4f3c");
+  const auto iv = bytes("000102030405060708090a0b0c0d0e0f");
+  const auto plain = bytes("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51");
+  const auto expected = bytes("7649abac8119b246cee98e9b12e9197d5086cb9b507219ee95db113a917678b2");
+  const CipherPtr cipher = ours.cipher("AES-128-CBC");
+  const CipherContextPtr context(EVP_CIPHER_CTX_new());
+  std::vector<std::uint8_t> out(64);
+  int length = 0;
+  REQUIRE(EVP_EncryptInit_ex2(context.get(), cipher.get(), key.data(), iv.data(), nullptr) == 1);
+  REQUIRE(EVP_EncryptUpdate(context.get(), out.data(), &length, plain.data(),
+                            static_cast<int>(plain.size())) == 1);
+  out.resize(static_cast<std::size_t>(length));
+  CHECK(out == expected);
+}
+
+TEST_CASE("sunxi-backend and sunxi-min-bytes") {
+  const Library ours("sunxi", module_directory);
+  const CipherPtr cipher = ours.cipher("AES-256-CBC");
+  CipherContextPtr context(EVP_CIPHER_CTX_new());
+  const std::array<std::uint8_t, 32> zeros{};
+  EVP_EncryptInit_ex2(context.get(), cipher.get(), zeros.data(), zeros.data(), nullptr);
+  const auto backend = [&](EVP_CIPHER_CTX* of) {
+    std::array<char, 32> text{};
+    std::array params{OSSL_PARAM_construct_utf8_string("sunxi-backend", text.data(), text.size()),
+                      OSSL_PARAM_construct_end()};
+    return EVP_CIPHER_CTX_get_params(of, params.data()) == 1 ? std::string(text.data()) : "error";
+  };
+  CHECK(backend(context.get()) == "none");
+  std::array<std::uint8_t, 64> out{};
+  int bytes = 0;
+  EVP_EncryptUpdate(context.get(), out.data(), &bytes, zeros.data(), 32);
+  CHECK(backend(context.get()) == "software");
+  EVP_EncryptFinal_ex(context.get(), out.data(), &bytes);
+  CHECK(backend(context.get()) == "software");
+  const CipherContextPtr copy(EVP_CIPHER_CTX_new());
+  EVP_CIPHER_CTX_copy(copy.get(), context.get());
+  CHECK(backend(copy.get()) == "software");
+  // Too small a buffer is an error, as for any other parameter.
+  std::array<char, 2> small{};
+  std::array params{OSSL_PARAM_construct_utf8_string("sunxi-backend", small.data(), small.size()),
+                    OSSL_PARAM_construct_end()};
+  CHECK(EVP_CIPHER_CTX_get_params(context.get(), params.data()) == 0);
+  std::array<char, 4> word{"abc"};
+  std::array wrong{OSSL_PARAM_construct_utf8_string("sunxi-min-bytes", word.data(), 0),
+                   OSSL_PARAM_construct_end()};
+  CHECK(EVP_CIPHER_CTX_set_params(context.get(), wrong.data()) == 0);
+  CHECK(errors().find("sunxi-min-bytes") != std::string::npos);
+}
+
+TEST_CASE("wrong lengths, no key, bad padding: the default provider's answers") {
+  const Library ours("sunxi", module_directory);
+  const Library reference("default");
+  for (const char* name : ciphers) {
+    INFO(name);
+    const auto answers = [&](const Library& library) {
+      std::vector<std::string> all;
+      const CipherPtr cipher = library.cipher(name);
+      const CipherContextPtr context(EVP_CIPHER_CTX_new());
+      const std::array<std::uint8_t, 64> zeros{};
+      std::array<std::uint8_t, 96> out{};
+      int bytes = 0;
+      const auto note = [&](int good) {
+        std::string reasons;
+        while (const unsigned long code = ERR_get_error()) {
+          const char* reason = ERR_reason_error_string(code);
+          reasons += std::string(reason == nullptr ? "?" : reason) + ";";
+        }
+        all.push_back(std::to_string(good) + " " + reasons);
+      };
+      ERR_clear_error();
+      note(EVP_EncryptInit_ex2(context.get(), cipher.get(), nullptr, nullptr, nullptr));
+      note(EVP_EncryptUpdate(context.get(), out.data(), &bytes, zeros.data(), 16));
+      note(EVP_EncryptFinal_ex(context.get(), out.data(), &bytes));
+      note(EVP_CIPHER_CTX_set_key_length(context.get(), 5));
+      note(EVP_EncryptInit_ex2(context.get(), nullptr, zeros.data(), zeros.data(), nullptr));
+      note(EVP_CIPHER_CTX_set_padding(context.get(), 0));
+      note(EVP_EncryptUpdate(context.get(), out.data(), &bytes, zeros.data(), 21));
+      note(EVP_EncryptFinal_ex(context.get(), out.data(), &bytes));  // wrong final block length
+      note(EVP_DecryptInit_ex2(context.get(), cipher.get(), zeros.data(), zeros.data(), nullptr));
+      note(EVP_DecryptUpdate(context.get(), out.data(), &bytes, zeros.data(), 32));
+      note(EVP_DecryptFinal_ex(context.get(), out.data(), &bytes));  // bad decrypt
+      note(EVP_DecryptInit_ex2(context.get(), nullptr, nullptr, nullptr, nullptr));
+      note(EVP_DecryptUpdate(context.get(), out.data(), &bytes, zeros.data(), 17));
+      note(EVP_DecryptFinal_ex(context.get(), out.data(), &bytes));  // wrong final block length
+      std::array unknown{OSSL_PARAM_construct_utf8_string("no-such-parameter", nullptr, 0),
+                         OSSL_PARAM_construct_end()};
+      note(EVP_CIPHER_CTX_set_params(context.get(), unknown.data()));
+      note(EVP_CIPHER_CTX_get_params(context.get(), unknown.data()));
+      return all;
+    };
+    CHECK(answers(ours) == answers(reference));
+  }
+}
+
+TEST_CASE("openssl.cnf: preferred, and its keys are read") {
+  const ConfigFile file(
+      "min_bytes = 99\nmin_bytes_for = sizes\nalgorithms = -AES-192-CBC\n[sizes]\naes128 = 5\n");
+  const LibraryPtr library = configured(file);
+  CHECK(provider_of(library.get(), "AES-128-CBC") == "sunxi");
+  CHECK(provider_of(library.get(), "AES-192-CBC") == "default");
+  CHECK(provider_of(library.get(), "AES-128-GCM") == "default");
+  const CipherPtr ours(EVP_CIPHER_fetch(library.get(), "AES-128-CBC", "provider=default"));
+  REQUIRE(ours);
+  CHECK(std::string(OSSL_PROVIDER_get0_name(EVP_CIPHER_get0_provider(ours.get()))) == "default");
+}
+
+TEST_CASE("openssl.cnf: a bad value leaves the application with the default provider") {
+  for (const char* bad : {"min_bytes = many\n", "backends = usb\n", "min_bytes_for = nowhere\n",
+                          "min_bytes_for = sizes\n[sizes]\nAES-128-CBC = x\n", "algorithms = AES-999\n",
+                          "mmio = devmem:0x0\n"}) {
+    INFO(bad);
+    setenv("SUNXI_LOG", "off", 1);
+    const ConfigFile file(bad);
+    const LibraryPtr library = configured(file);
+    unsetenv("SUNXI_LOG");
+    CHECK(provider_of(library.get(), "AES-128-CBC") == "default");
+    ERR_clear_error();
+  }
+}
+
+TEST_CASE("a bad value in an explicit load: the error names key, value and what is allowed") {
+  setenv("SUNXI_LOG", "off", 1);
+  setenv("SUNXI_MIN_BYTES", "many", 1);
+  std::string what;
+  try {
+    const Library ours("sunxi", module_directory);
+  } catch (const std::exception& problem) {
+    what = problem.what();
+  }
+  unsetenv("SUNXI_MIN_BYTES");
+  unsetenv("SUNXI_LOG");
+  CHECK(what.find("SUNXI_MIN_BYTES = \"many\": allowed: 0 to 2147483647, or never") != std::string::npos);
+}
+
+TEST_CASE("CTR-DRBG is there, and with the default provider active its own is taken") {
+  const Library ours("sunxi", module_directory);
+  std::array<std::uint8_t, 48> bytes{};
+  CHECK(RAND_bytes_ex(ours.get(), bytes.data(), bytes.size(), 0) == 1);
+  CHECK(std::any_of(bytes.begin(), bytes.end(), [](std::uint8_t b) { return b != 0; }));
+  CHECK(RAND_status() == 1);
+
+  const ConfigFile file("");
+  const LibraryPtr library = configured(file);
+  EVP_RAND* generator = EVP_RAND_fetch(library.get(), "CTR-DRBG", nullptr);
+  REQUIRE(generator != nullptr);
+  CHECK(std::string(OSSL_PROVIDER_get0_name(EVP_RAND_get0_provider(generator))) == "default");
+  EVP_RAND_free(generator);
+}
+
+TEST_CASE("loading and unloading leaves no descriptor and no thread") {
+  const auto once = [] {
+    const Library ours("sunxi", module_directory);
+    const CipherPtr cipher = ours.cipher("AES-128-CBC");
+    const CipherContextPtr context(EVP_CIPHER_CTX_new());
+    const std::array<std::uint8_t, 2048> zeros{};
+    std::array<std::uint8_t, 2064> out{};
+    int bytes = 0;
+    EVP_EncryptInit_ex2(context.get(), cipher.get(), zeros.data(), zeros.data(), nullptr);
+    return EVP_EncryptUpdate(context.get(), out.data(), &bytes, zeros.data(), zeros.size());
+  };
+  REQUIRE(once() == 1);
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t threads = entries("/proc/self/task");
+  for (int i = 0; i < 1000; ++i) REQUIRE(once() == 1);
+  CHECK(entries("/proc/self/fd") == descriptors);
+  CHECK(entries("/proc/self/task") == threads);
+}
+
+TEST_CASE("two library contexts, each with its own configuration") {
+  const ConfigFile one("algorithms = AES-128-CBC,\n");
+  const ConfigFile two("algorithms = AES-256-CBC,\n");
+  const LibraryPtr a = configured(one);
+  const LibraryPtr b = configured(two);
+  CHECK(provider_of(a.get(), "AES-128-CBC") == "sunxi");
+  CHECK(provider_of(a.get(), "AES-256-CBC") == "default");
+  CHECK(provider_of(b.get(), "AES-128-CBC") == "default");
+  CHECK(provider_of(b.get(), "AES-256-CBC") == "sunxi");
+}
+
+TEST_CASE("parameters of a context: what the default provider answers, in both forms") {
+  const Library ours("sunxi", module_directory);
+  const Library reference("default");
+  const auto values = [](const Library& library) {
+    const CipherPtr cipher = library.cipher("AES-128-CBC");
+    const CipherContextPtr context(EVP_CIPHER_CTX_new());
+    std::array<std::uint8_t, 64> data{};
+    std::iota(data.begin(), data.end(), std::uint8_t{1});
+    std::array<std::uint8_t, 96> out{};
+    int bytes = 0;
+    EVP_EncryptInit_ex2(context.get(), cipher.get(), data.data(), data.data() + 16, nullptr);
+    EVP_EncryptUpdate(context.get(), out.data(), &bytes, data.data(), 37);
+    const void* iv = nullptr;
+    const void* updated = nullptr;
+    std::size_t key_bytes = 0;
+    std::size_t iv_bytes = 0;
+    std::array params{
+        OSSL_PARAM_construct_octet_ptr(OSSL_CIPHER_PARAM_IV, const_cast<void**>(&iv), 0),
+        OSSL_PARAM_construct_octet_ptr(OSSL_CIPHER_PARAM_UPDATED_IV, const_cast<void**>(&updated), 0),
+        OSSL_PARAM_construct_size_t(OSSL_CIPHER_PARAM_KEYLEN, &key_bytes),
+        OSSL_PARAM_construct_size_t(OSSL_CIPHER_PARAM_IVLEN, &iv_bytes), OSSL_PARAM_construct_end()};
+    REQUIRE(EVP_CIPHER_CTX_get_params(context.get(), params.data()) == 1);
+    std::string all(static_cast<const char*>(iv), 16);
+    all.append(static_cast<const char*>(updated), 16);
+    all.append(" " + std::to_string(key_bytes) + " " + std::to_string(iv_bytes));
+    return all;
+  };
+  CHECK(values(ours) == values(reference));
+}
+
+}  // namespace
+}  // namespace sunxi::test

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fork generation, descriptors that change behind our back, and the log.
+#include "backends/process.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/catch.h"
+
+namespace sunxi {
+namespace {
+
+// Runs `check` in a child; true if it returned true.
+template <class Check>
+bool in_child(Check&& check) {
+  const pid_t child = fork();
+  if (child == 0) _exit(check() ? 0 : 1);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_CASE("a child has a generation of its own, and so has its child") {
+  Process process;
+  const std::uint64_t mine = process.generation();
+  CHECK(mine != 0);
+  CHECK(process.generation() == mine);
+  CHECK(in_child([&] {
+    const std::uint64_t childs = process.generation();
+    return childs != mine && process.generation() == childs &&
+           in_child([&] { return process.generation() != childs && process.generation() != mine; });
+  }));
+  CHECK(process.generation() == mine);
+}
+
+TEST_CASE("threads of a child agree on the generation") {
+  Process process;
+  const std::uint64_t mine = process.generation();
+  CHECK(in_child([&] {
+    std::array<std::uint64_t, 8> seen{};
+    std::vector<std::thread> threads;
+    for (std::uint64_t& one : seen) threads.emplace_back([&] { one = process.generation(); });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::uint64_t one : seen) {
+      if (one != seen[0] || one == mine) return false;
+    }
+    return true;
+  }));
+}
+
+struct Counted {
+  explicit Counted(Counted* older, int& made) : inherited(older) { ++made; }
+  Counted* inherited;
+};
+
+TEST_CASE("what a process holds is made anew in a child, with the inherited one at hand") {
+  Process process;
+  PerProcess<Counted> state;
+  int made = 0;
+  Counted* mine = state.get(process.generation(), made);
+  CHECK(mine->inherited == nullptr);
+  CHECK(state.get(process.generation(), made) == mine);
+  CHECK(made == 1);
+  CHECK(in_child([&] {
+    if (state.peek(process.generation()) != nullptr) return false;
+    Counted* childs = state.get(process.generation(), made);
+    return childs != mine && childs->inherited == mine && state.peek(process.generation()) == childs;
+  }));
+}
+
+int temporary_file() {
+  return memfd_create("sunxi-test", MFD_CLOEXEC);
+}
+
+TEST_CASE("a descriptor closes what it opened and nothing else") {
+  const int number = temporary_file();
+  REQUIRE(number >= 0);
+  {
+    const Descriptor owned(number);
+    CHECK(owned.state() == Descriptor::State::ours);
+  }
+  CHECK(fcntl(number, F_GETFD) == -1);
+
+  const int again = temporary_file();
+  REQUIRE(again == number);
+  Descriptor stolen(again);
+  close(again);
+  const int foreign = temporary_file();
+  REQUIRE(foreign == number);
+  CHECK(stolen.state() == Descriptor::State::stolen);
+  stolen.reset();
+  CHECK(fcntl(foreign, F_GETFD) != -1);
+  close(foreign);
+}
+
+TEST_CASE("a moved descriptor has one owner") {
+  Descriptor first(temporary_file());
+  const int number = first.get();
+  Descriptor second(std::move(first));
+  CHECK_FALSE(first);  // NOLINT(bugprone-use-after-move): that is the question
+  CHECK(second.get() == number);
+  second = Descriptor();
+  CHECK(fcntl(number, F_GETFD) == -1);
+}
+
+class Collected final : public Process {
+ public:
+  std::vector<std::string> lines;
+  std::uint64_t time = 1;
+  [[nodiscard]] std::uint64_t now() const noexcept override { return time; }
+
+ protected:
+  void write_line(const char* line, std::size_t length) noexcept override {
+    lines.emplace_back(line, length);
+  }
+};
+
+TEST_CASE("log lines start with the name, are one line each, and obey the level") {
+  Collected process;
+  process.set_log_level(LogLevel::error);
+  process.log(LogLevel::info, "nothing");
+  process.log(LogLevel::error, "two\nlines %d", 7);
+  CHECK(process.lines == std::vector<std::string>{"sunxi: two lines 7\n"});
+  process.set_log_level(LogLevel::off);
+  process.log(LogLevel::error, "nothing");
+  CHECK(process.lines.size() == 1);
+  process.set_log_level(LogLevel::error);
+  process.log(LogLevel::error, "%s", std::string(5000, 'x').c_str());
+  CHECK(process.lines.back().size() <= 512);
+  CHECK(process.lines.back().back() == '\n');
+}
+
+TEST_CASE("repeated errors are held back for a while") {
+  Collected process;
+  for (int i = 0; i < 1000; ++i) process.log(LogLevel::error, "again");
+  CHECK(process.lines.size() == 21);
+  CHECK(process.lines.back().find("not shown") != std::string::npos);
+  process.time += 11'000'000'000U;
+  process.log(LogLevel::error, "again");
+  CHECK(process.lines.back() == "sunxi: again\n");
+}
+
+TEST_CASE("a log line never lands in a file that took the place of standard error") {
+  CHECK(in_child([] {
+    Process process;
+    const int file = temporary_file();
+    dup2(file, STDERR_FILENO);
+    process.log(LogLevel::error, "for syslog");
+    return lseek(file, 0, SEEK_END) == 0;
+  }));
+}
+
+}  // namespace
+}  // namespace sunxi

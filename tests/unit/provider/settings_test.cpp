@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration parser: every key, every kind of bad value, the environment over the file.
+#include "provider/settings.h"
+
+#include <map>
+
+#include "tests/support/catch.h"
+
+namespace sunxi {
+namespace {
+
+using Values = std::map<std::string, std::string>;
+
+SettingReader reader(const Values& values) {
+  return [&values](const char* key) -> std::optional<std::string> {
+    const auto found = values.find(key);
+    if (found == values.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+Settings parse(const Values& file, const Values& environment = {}) {
+  return read_settings(reader(file), reader(environment), [](LogLevel) {});
+}
+
+// The complaint about one value, empty if it is accepted.
+std::string complaint(const Values& file, const Values& environment = {}) {
+  try {
+    static_cast<void>(parse(file, environment));
+    return {};
+  } catch (const BadSetting& problem) {
+    return problem.what();
+  }
+}
+
+std::array<std::size_t, 2> pair(std::size_t encrypt, std::size_t decrypt) {
+  return {encrypt, decrypt};
+}
+
+TEST_CASE("without any value the defaults hold") {
+  const Settings settings = parse({});
+  CHECK(settings.log == LogLevel::error);
+  CHECK(settings.backends == std::vector<std::string>{"mmio", "cryptodev", "afalg"});
+  for (std::size_t row = 0; row < cipher_count; ++row) {
+    CHECK(settings.min_bytes[row] == pair(512, 512));
+    CHECK(settings.registered[row]);
+  }
+  CHECK(settings.backend_options.accelerated_only);
+  CHECK_FALSE(settings.backend_options.under_seccomp);
+  CHECK_FALSE(settings.backend_options.mmio_map_at_startup);
+  CHECK(settings.backend_options.mmio_device == BackendOptions::MmioDevice::autodetect);
+}
+
+TEST_CASE("every default of the table is what the parser accepts") {
+  for (const Setting& setting : settings_table) {
+    if (std::string_view(setting.fallback).empty()) continue;
+    INFO(setting.key);
+    CHECK(complaint({{setting.key, setting.fallback}}).empty());
+  }
+}
+
+TEST_CASE("backends are an ordered list") {
+  CHECK(parse({{"backends", "afalg,mmio"}}).backends == std::vector<std::string>{"afalg", "mmio"});
+  CHECK(parse({{"backends", " afalg , "}}).backends == std::vector<std::string>{"afalg"});
+  CHECK(parse({{"backends", "none"}}).backends.empty());
+  for (const char* bad :
+       {"", "none, afalg", "afalg,,mmio", "AFALG", "caam", "afalg,afalg", ",", "afalg mmio"}) {
+    INFO(bad);
+    CHECK(complaint({{"backends", bad}}).find("backends = ") == 0);
+  }
+}
+
+TEST_CASE("min_bytes") {
+  CHECK(parse({{"min_bytes", "0"}}).min_bytes[0] == pair(0, 0));
+  CHECK(parse({{"min_bytes", "2147483647"}}).min_bytes[0] == pair(2147483647, 2147483647));
+  CHECK(parse({{"min_bytes", "never"}}).min_bytes[0] == pair(never, never));
+  for (const char* bad :
+       {"", "-1", "2147483648", "18446744073709551616", "1k", "0x10", "512 ", "Never", "1.5"}) {
+    INFO(bad);
+    const bool accepted = std::string_view(bad) == "512 ";  // white space round a value is not its part
+    CHECK(complaint({{"min_bytes", bad}}).empty() == accepted);
+  }
+}
+
+TEST_CASE("min_bytes_for by section: any alias, as spelled, upper or lower, beats min_bytes") {
+  for (const char* alias : {"AES-128-CBC", "aes-128-cbc", "AES128", "aes128", "2.16.840.1.101.3.4.1.2"}) {
+    INFO(alias);
+    const Settings settings =
+        parse({{"min_bytes", "64"}, {std::string("min_bytes_for.") + alias, "1024/never"}});
+    CHECK(settings.min_bytes[0] == pair(1024, never));
+    CHECK(settings.min_bytes[1] == pair(64, 64));
+  }
+  CHECK(complaint({{"min_bytes_for.AES-128-CBC", "12/34/56"}}).find("min_bytes_for.AES-128-CBC") == 0);
+  CHECK(complaint({{"min_bytes_for.AES-128-CBC", "/"}}).find("allowed") != std::string::npos);
+  CHECK(complaint({{"min_bytes_for", "no_such_section"}}).find("no such section") != std::string::npos);
+}
+
+TEST_CASE("min_bytes_for by environment") {
+  const Settings settings = parse({{"min_bytes_for.AES-192-CBC", "7"}},
+                                  {{"SUNXI_MIN_BYTES_FOR", "AES-128-CBC=1024, aes256 = never/0"}});
+  CHECK(settings.min_bytes[0] == pair(1024, 1024));
+  CHECK(settings.min_bytes[1] == pair(512, 512));  // the variable replaces the section as a whole
+  CHECK(settings.min_bytes[2] == pair(never, 0));
+  for (const char* bad :
+       {"AES-128-CBC", "AES-128-CBC=", "=5", "SHA9=5", "AES-128-CBC=1,,", "AES-128-CBC:1"}) {
+    INFO(bad);
+    CHECK(complaint({}, {{"SUNXI_MIN_BYTES_FOR", bad}}).find("SUNXI_MIN_BYTES_FOR = ") == 0);
+  }
+}
+
+TEST_CASE("algorithms") {
+  const auto registered = [](const char* value) { return parse({{"algorithms", value}}).registered; };
+  CHECK(registered("AES-128-CBC,") == std::array{true, false, false});
+  CHECK(registered("-AES-128-CBC") == std::array{false, true, true});
+  CHECK(registered("ALL, -aes256") == std::array{true, true, false});
+  for (const char* bad : {"", "AES", "-", "AES-128-GCM", "AES-128-CBC:AES128", "ALL,,AES128"}) {
+    INFO(bad);
+    CHECK(complaint({{"algorithms", bad}}).find("algorithms = ") == 0);
+  }
+}
+
+TEST_CASE("words") {
+  CHECK_FALSE(parse({{"accelerated_only", "no"}}).backend_options.accelerated_only);
+  CHECK(parse({{"under_seccomp", "use"}}).backend_options.under_seccomp);
+  CHECK(parse({{"mmio_map", "startup"}}).backend_options.mmio_map_at_startup);
+  CHECK(parse({{"log", "debug"}}).log == LogLevel::debug);
+  for (const char* key : {"accelerated_only", "under_seccomp", "mmio_map", "log"}) {
+    for (const char* bad : {"", "1", "maybe", "YES"}) {
+      INFO(key << " = " << bad);
+      CHECK(complaint({{key, bad}}).find(std::string(key) + " = ") == 0);
+    }
+  }
+}
+
+TEST_CASE("mmio devices") {
+  const auto options = [](const Values& file) { return parse(file).backend_options; };
+  CHECK(options({{"mmio", "devmem:0x01c15000"}}).mmio_address == 0x01c15000);
+  CHECK(options({{"mmio", "uio:uio0"}}).mmio_uio == "uio0");
+  CHECK(options({{"mmio", "off"}}).mmio_device == BackendOptions::MmioDevice::off);
+  CHECK(options({{"mmio_soc", "sun7i-a20"}}).mmio_soc == "sun7i-a20");
+  for (const char* bad : {"", "on", "devmem:", "devmem:0x01c15001", "devmem:0x40000000", "devmem:01c15000",
+                          "uio:", "uio:../mem", "uio:/dev/uio0"}) {
+    INFO(bad);
+    CHECK(complaint({{"mmio", bad}}).find("mmio = ") == 0);
+  }
+  CHECK(complaint({{"mmio_soc", "rk3399"}}).find("mmio_soc = ") == 0);
+  for (const char* good :
+       {"none", "devmem:0x5f000000:0x100000", "devmem:0x5f000000:1048576", "udmabuf:udmabuf0"})
+    CHECK(complaint({{"mmio_dma", good}}).empty());
+  for (const char* bad :
+       {"", "devmem:0x5f000000", "devmem:0x5f000000:0", "devmem:x:1", "udmabuf:", "udmabuf:a/b"})
+    CHECK(complaint({{"mmio_dma", bad}}).find("mmio_dma = ") == 0);
+}
+
+TEST_CASE("rand_extra") {
+  for (const char* good : {"none", "sun4i-prng", "afalg:stdrng", "afalg:drbg(x,y)"})
+    CHECK(complaint({{"rand_extra", good}}).empty());
+  for (const char* bad : {"", "afalg:", "afalg:a b", "prng"})
+    CHECK(complaint({{"rand_extra", bad}}).find("rand_extra = ") == 0);
+}
+
+TEST_CASE("the environment wins over the file, key by key; an empty variable counts as unset") {
+  const Values file{{"min_bytes", "100"}, {"accelerated_only", "no"}};
+  CHECK(parse(file, {{"SUNXI_MIN_BYTES", "200"}}).min_bytes[0] == pair(200, 200));
+  CHECK(parse(file, {{"SUNXI_MIN_BYTES", ""}}).min_bytes[0] == pair(100, 100));
+  CHECK_FALSE(parse(file, {{"SUNXI_MIN_BYTES", "200"}}).backend_options.accelerated_only);
+  CHECK(complaint(file, {{"SUNXI_MIN_BYTES", "x"}}).find("SUNXI_MIN_BYTES = \"x\"") == 0);
+}
+
+TEST_CASE("no physical address comes from the environment") {
+  const Settings settings = parse(
+      {},
+      {{"SUNXI_MMIO", "devmem:0x01c15000"}, {"SUNXI_MMIO_SOC", "rubbish"}, {"SUNXI_MMIO_DMA", "rubbish"}});
+  CHECK(settings.backend_options.mmio_device == BackendOptions::MmioDevice::autodetect);
+  CHECK(settings.backend_options.mmio_soc == "auto");
+}
+
+TEST_CASE("the log level is known before anything can be wrong") {
+  LogLevel seen = LogLevel::off;
+  const Values file{{"log", "info"}, {"min_bytes", "x"}};
+  const Values nothing;
+  CHECK_THROWS_AS(read_settings(reader(file), reader(nothing), [&](LogLevel level) { seen = level; }),
+                  BadSetting);
+  CHECK(seen == LogLevel::info);
+}
+
+}  // namespace
+}  // namespace sunxi
