@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The AF_ALG backend against its floor: a loop of one sendmsg and one read on an operation socket, with
+// nothing else. AES-128-CBC encryption in one process; medians of interleaved rounds. Exit status 77
+// without AF_ALG. Usage: bench_afalg [--hardware] [ROUNDS [MILLISECONDS]]
+#include <linux/if_alg.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "backends/afalg/afalg.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int skipped = 77;
+constexpr std::size_t most = 65536;
+constexpr int turns = 25;  // per round, so that other load on the machine meets all alike
+
+// Chosen by the driver that the backend uses, so that both loops run on the same one.
+int open_bare(const char* driver, const std::array<std::uint8_t, 16>& key) {
+  const int bound = socket(AF_ALG, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (bound < 0) return -1;
+  sockaddr_alg address{};
+  address.salg_family = AF_ALG;
+  std::memcpy(address.salg_type, "skcipher", 9);
+  std::memcpy(address.salg_name, driver, strnlen(driver, sizeof address.salg_name - 1));
+  int number = -1;
+  if (bind(bound, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+      setsockopt(bound, SOL_ALG, ALG_SET_KEY, key.data(), socklen_t{16}) == 0)
+    number = accept4(bound, nullptr, nullptr, SOCK_CLOEXEC);
+  close(bound);
+  return number;
+}
+
+// The control data is made once: nothing but the two calls is in the loop.
+class Bare {
+ public:
+  explicit Bare(int number) : number_(number) {
+    message_.msg_iov = &data_;
+    message_.msg_iovlen = 1;
+    message_.msg_control = control_.data();
+    message_.msg_controllen = control_.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message_);
+    *header = {.cmsg_len = CMSG_LEN(4), .cmsg_level = SOL_ALG, .cmsg_type = ALG_SET_OP};
+    const std::uint32_t operation = ALG_OP_ENCRYPT;
+    std::memcpy(CMSG_DATA(header), &operation, sizeof operation);
+    header = CMSG_NXTHDR(&message_, header);
+    *header = {.cmsg_len = CMSG_LEN(20), .cmsg_level = SOL_ALG, .cmsg_type = ALG_SET_IV};
+    const std::uint32_t iv_bytes = 16;
+    std::memcpy(CMSG_DATA(header), &iv_bytes, sizeof iv_bytes);
+  }
+  Bare(const Bare&) = delete;
+  Bare& operator=(const Bare&) = delete;
+  ~Bare() { close(number_); }
+
+  void request(std::uint8_t* in, std::uint8_t* out, std::size_t bytes) {
+    data_ = {.iov_base = in, .iov_len = bytes};
+    if (sendmsg(number_, &message_, 0) != static_cast<ssize_t>(bytes) ||
+        read(number_, out, bytes) != static_cast<ssize_t>(bytes)) {
+      std::perror("bare loop");
+      std::exit(1);
+    }
+  }
+
+ private:
+  int number_;
+  iovec data_{};
+  msghdr message_{};
+  alignas(cmsghdr) std::array<std::uint8_t, CMSG_SPACE(4) + CMSG_SPACE(20)> control_{};
+};
+
+struct Rate {
+  double requests = 0;
+  double seconds = 0;
+  [[nodiscard]] double get() const { return requests / seconds; }
+};
+
+template <class Request>
+void add(Rate& rate, Clock::duration time, std::size_t batch, Request request) {
+  const Clock::time_point start = Clock::now();
+  Clock::duration passed{};
+  do {
+    for (std::size_t i = 0; i < batch; ++i) request();
+    rate.requests += static_cast<double>(batch);
+    passed = Clock::now() - start;
+  } while (passed < time);
+  rate.seconds += std::chrono::duration<double>(passed).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  sunxi::BackendOptions options;
+  options.accelerated_only = false;
+  if (count > 1 && std::string_view(arguments[1]) == "--hardware") {
+    options.accelerated_only = true;
+    --count;
+    ++arguments;
+  }
+  const int rounds = count > 1 ? std::max(1, std::atoi(arguments[1])) : 7;
+  const std::chrono::microseconds slice(1000 * (count > 2 ? std::max(1, std::atoi(arguments[2])) : 300));
+
+  sunxi::Process process;
+  process.set_log_level(sunxi::LogLevel::info);
+  const auto backend = sunxi::make_afalg_backend(process, options);
+  const std::array<std::uint8_t, 16> key{1, 2, 3};
+  std::array<std::uint8_t, 16> iv{};
+  auto* in = static_cast<std::uint8_t*>(std::aligned_alloc(4096, most));
+  auto* out = static_cast<std::uint8_t*>(std::aligned_alloc(4096, most));
+  std::fill_n(in, most, std::uint8_t{0x5a});
+  std::fill_n(out, most, std::uint8_t{0x5a});
+
+  sunxi::KeySlot slot;
+  sunxi::CipherRequest request{.spec = {.cipher = sunxi::Cipher::aes,
+                                        .mode = sunxi::Mode::cbc,
+                                        .key_bytes = 16,
+                                        .block_bytes = 16,
+                                        .iv_bytes = 16},
+                               .direction = sunxi::Direction::encrypt,
+                               .key = key,
+                               .iv = iv.data(),
+                               .in = in,
+                               .out = out,
+                               .length = 16};
+  const auto serve = [&] {
+    if (backend->crypt(slot, request).outcome == sunxi::Outcome::served) return;
+    std::fprintf(stderr, "bench_afalg: the backend did not serve a request\n");
+    std::exit(skipped);
+  };
+  serve();
+  std::array<char, 64> driver{};
+  backend->driver(request.spec, driver);
+  const int number = open_bare(driver.data(), key);
+  if (number < 0) return skipped;
+  Bare bare(number);
+
+  std::printf("AES-128-CBC encryption on %s, %d rounds of %d ms; requests a second\n", driver.data(), rounds,
+              static_cast<int>(slice.count() / 1000));
+  std::printf("%7s %12s %12s %7s %12s %12s %7s\n", "bytes", "bare", "backend", "ratio", "bare inpl.",
+              "in place", "ratio");
+  for (const std::size_t bytes : {16U, 256U, 1024U, 8192U, 16384U, 65536U}) {
+    const std::size_t batch = std::clamp<std::size_t>(32768 / bytes, 1, 32);
+    std::array<std::vector<double>, 4> rates;
+    request.length = bytes;
+    for (int round = 0; round < rounds; ++round) {
+      std::array<Rate, 4> sums;
+      for (int turn = 0; turn < turns; ++turn) {
+        add(sums[0], slice / turns, batch, [&] { bare.request(in, out, bytes); });
+        request.out = out;
+        add(sums[1], slice / turns, batch, serve);
+        add(sums[2], slice / turns, batch, [&] { bare.request(in, in, bytes); });
+        request.out = in;
+        add(sums[3], slice / turns, batch, serve);
+      }
+      for (std::size_t i = 0; i < rates.size(); ++i) rates[i].push_back(sums[i].get());
+    }
+    std::array<std::vector<double>, 2> ratios;
+    for (std::size_t i = 0; i < rates[0].size(); ++i) {
+      ratios[0].push_back(rates[1][i] / rates[0][i]);
+      ratios[1].push_back(rates[3][i] / rates[2][i]);
+    }
+    std::printf("%7zu %12.0f %12.0f %7.3f %12.0f %12.0f %7.3f\n", bytes, median(rates[0]), median(rates[1]),
+                median(ratios[0]), median(rates[2]), median(rates[3]), median(ratios[1]));
+    std::fflush(stdout);
+  }
+  backend->release(slot);
+  std::free(in);
+  std::free(out);
+  return 0;
+}
