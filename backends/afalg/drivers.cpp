@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parser of /proc/crypto (format: Linux crypto/proc.c and the show functions of each type) and the
+// table of drivers known to be hardware.
+#include "backends/afalg/drivers.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+
+namespace sunxi::afalg {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr DriverTraits software{.hardware = false, .chunk = most_chunk, .alignment = 1};
+constexpr DriverTraits hardware{.hardware = true, .chunk = most_chunk, .alignment = 1};
+// Word by word; other alignments take a slower loop (drivers/crypto/allwinner/sun4i-ss).
+constexpr DriverTraits sun4i{.hardware = true, .chunk = most_chunk, .alignment = 4};
+// At most 8 segments on either side, of equal lengths in sun8i-ss, else silently software
+// (drivers/crypto/allwinner/sun8i-ce and sun8i-ss). AF_ALG makes one segment of each page.
+constexpr DriverTraits sun8i{.hardware = true, .chunk = 8 * page, .alignment = page};
+
+enum class At : std::uint8_t { start, end };
+
+struct Pattern {
+  At at;
+  std::string_view text;
+  DriverTraits traits;
+};
+
+// Never "-ce" alone: that is how the drivers for ARMv8's instructions end, which run on the CPU.
+constexpr std::array patterns{
+    Pattern{At::end, "-sun4i-ss", sun4i},
+    Pattern{At::end, "-sun8i-ce", sun8i},
+    Pattern{At::end, "-sun8i-ss", sun8i},
+    Pattern{At::start, "virtio_crypto_", hardware},  // drivers/crypto/virtio: the host's accelerator
+    Pattern{At::end, "-caam", hardware},             // NXP
+    Pattern{At::end, "-caam-qi", hardware},          // NXP
+    Pattern{At::end, "-caam-qi2", hardware},         // NXP
+    Pattern{At::end, "-talitos", hardware},          // NXP PowerQUICC
+    Pattern{At::end, "-qce", hardware},              // Qualcomm
+    Pattern{At::end, "-omap", hardware},             // Texas Instruments
+    Pattern{At::end, "-rk", hardware},               // Rockchip
+    Pattern{At::start, "mv-", hardware},             // Marvell CESA
+    Pattern{At::start, "atmel-", hardware},          // Microchip
+    Pattern{At::end, "-iproc", hardware},            // Broadcom SPU
+    Pattern{At::end, "-ppc4xx", hardware},           // AMCC
+    Pattern{At::end, "-picoxcell", hardware},        // Picochip
+    Pattern{At::end, "-keembay-ocs", hardware},      // Intel Keem Bay
+};
+
+DriverTraits part_traits(std::string_view part) noexcept {
+  for (const Pattern& pattern : patterns) {
+    if (pattern.at == At::start ? part.starts_with(pattern.text) : part.ends_with(pattern.text))
+      return pattern.traits;
+  }
+  return software;
+}
+
+std::string_view trim(std::string_view text) noexcept {
+  constexpr std::string_view blank = " \t\r";
+  const std::size_t first = text.find_first_not_of(blank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(blank) - first + 1);
+}
+
+std::string_view next_line(std::string_view& rest) noexcept {
+  const std::size_t end = std::min(rest.find('\n'), rest.size());
+  const std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return line;
+}
+
+struct Block {
+  std::string_view name;
+  std::string_view driver;
+  std::string_view priority;
+  std::string_view selftest;
+  std::string_view internal;
+  std::string_view type;
+};
+
+// Up to and including the empty line that ends it.
+Block next_block(std::string_view& rest) noexcept {
+  struct Field {
+    std::string_view key;
+    std::string_view Block::*value;
+  };
+  constexpr std::array fields{
+      Field{"name", &Block::name},         Field{"driver", &Block::driver},
+      Field{"priority", &Block::priority}, Field{"selftest", &Block::selftest},
+      Field{"internal", &Block::internal}, Field{"type", &Block::type},
+  };
+  Block block;
+  while (!rest.empty()) {
+    const std::string_view line = next_line(rest);
+    if (trim(line).empty()) break;
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::string_view key = trim(line.substr(0, colon));
+    for (const Field& field : fields) {
+      if (field.key == key) block.*field.value = trim(line.substr(colon + 1));
+    }
+  }
+  return block;
+}
+
+// What a socket of type "skcipher" can be bound to: the type's names since 4.10, of its synchronous kind
+// since 6.7, and of both before 4.10.
+bool is_cipher(std::string_view type) noexcept {
+  return type == "skcipher" || type == "lskcipher" || type == "ablkcipher" || type == "blkcipher";
+}
+
+}  // namespace
+
+DriverTraits driver_traits(std::string_view driver) noexcept {
+  // A template's name holds those of the drivers it stands on.
+  while (!driver.empty()) {
+    const std::size_t end = std::min(driver.find_first_of("(),"), driver.size());
+    const DriverTraits traits = part_traits(driver.substr(0, end));
+    if (traits.hardware) return traits;
+    driver.remove_prefix(std::min(end + 1, driver.size()));
+  }
+  return software;
+}
+
+std::optional<CryptoEntry> best_driver(std::string_view proc_crypto, std::string_view name,
+                                       bool hardware_only) noexcept {
+  std::optional<CryptoEntry> best;
+  while (!proc_crypto.empty()) {
+    const Block block = next_block(proc_crypto);
+    if (block.name != name || block.driver.empty() || block.selftest != "passed" || !is_cipher(block.type))
+      continue;
+    if (!block.internal.empty() && block.internal != "no") continue;
+    int priority = 0;
+    const char* end = block.priority.data() + block.priority.size();
+    const auto [parsed, error] = std::from_chars(block.priority.data(), end, priority);
+    if (error != std::errc{} || parsed != end) continue;
+    if (hardware_only && !driver_traits(block.driver).hardware) continue;
+    if (!best || priority > best->priority)
+      best = CryptoEntry{.name = block.name, .driver = block.driver, .priority = priority};
+  }
+  return best;
+}
+
+}  // namespace sunxi::afalg

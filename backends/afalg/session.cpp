@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// AF_ALG sockets. Interface: Linux include/uapi/linux/if_alg.h, crypto/af_alg.c, crypto/algif_skcipher.c.
+#include "backends/afalg/session.h"
+
+#include <fcntl.h>
+#include <linux/if_alg.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+
+namespace sunxi::afalg {
+namespace {
+
+constexpr int family = 38;      // AF_ALG
+constexpr int alg_level = 279;  // SOL_ALG
+constexpr std::size_t page = 4096;
+constexpr int most_interruptions = 8;
+
+// A control message that AF_ALG skips, because the level is not its own, and for which every other kind
+// of socket refuses the whole sendmsg: no such type exists at SOL_SOCKET. It makes sure that nothing
+// reaches the peer of a socket that took our number between the check and the call.
+constexpr int guard_type = 0x5358'4e55;
+
+// Which session, of any backend object in the process, last opened a descriptor with this number (modulo
+// the size). After the application has closed our sockets, the next one to be opened gets the number of
+// another, which would take that one's requests and use its own key for them.
+constinit std::array<std::atomic<std::uint64_t>, 1024> owners{};
+constinit std::atomic<std::uint64_t> last_serial{0};
+
+std::atomic<std::uint64_t>& owner_of(int number) noexcept {
+  return owners[static_cast<std::size_t>(number) % owners.size()];
+}
+
+Fault fault(Step step) noexcept {
+  return {.step = step, .error = errno};
+}
+
+// Numbers 0 to 2 are written to by code that believes in standard streams.
+int above_standard_streams(int number) noexcept {
+  if (number < 0 || number > STDERR_FILENO) return number;
+  const int above = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  close(number);
+  errno = error;
+  return above;
+}
+
+bool overlap(const std::uint8_t* a, std::size_t a_bytes, const std::uint8_t* b,
+             std::size_t b_bytes) noexcept {
+  const auto first = reinterpret_cast<std::uintptr_t>(a);
+  const auto second = reinterpret_cast<std::uintptr_t>(b);
+  return first < second + b_bytes && second < first + a_bytes;
+}
+
+bool aligned(const std::uint8_t* pointer, std::size_t alignment) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+}  // namespace
+
+Fault bind_cipher(Descriptor& socket, const char* name) noexcept {
+  if (!socket) {
+    const int number = ::socket(family, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (number < 0) return fault(Step::socket);
+    socket = Descriptor(number);
+  }
+  sockaddr_alg address{};
+  address.salg_family = family;
+  constexpr char type[] = "skcipher";
+  std::memcpy(address.salg_type, type, sizeof type);
+  const std::size_t length = strnlen(name, sizeof address.salg_name - 1);
+  std::memcpy(address.salg_name, name, length);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return fault(Step::bind);
+  return {};
+}
+
+Session::Session(const CipherSpec& spec, std::span<const std::uint8_t> key, std::size_t algorithm,
+                 std::size_t place) noexcept
+    : spec_(spec),
+      algorithm_(algorithm),
+      place_(place),
+      serial_(last_serial.fetch_add(1, std::memory_order_relaxed) + 1) {
+  std::copy_n(key.begin(), std::min<std::size_t>(key.size(), spec.key_bytes), key_.begin());
+  prepare_control();
+}
+
+Session::~Session() {
+  wipe(key_.data(), key_.size());
+  wipe(control_.data(), control_.size());
+  drop_bounce();
+}
+
+bool Session::matches(const CipherSpec& spec, std::span<const std::uint8_t> key) const noexcept {
+  if (users == 0 || spec != spec_ || key.size() != spec_.key_bytes) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < key.size(); ++i) difference |= static_cast<unsigned>(key[i] ^ key_[i]);
+  return difference == 0;
+}
+
+// One thread works and one waits, so that the accelerator always has its next request; the others are
+// told `busy` and compute at the same time in software, which is faster than queueing up behind one
+// engine, and lets a driver that hangs take two threads with it, not all. Nobody waits behind a request
+// of many chunks.
+bool Session::acquire(std::size_t length) noexcept {
+  if (!mutex_.try_lock()) {
+    if (held_for_.load(std::memory_order_relaxed) > most_chunk) return false;
+    if (awaited_.exchange(true, std::memory_order_relaxed)) return false;
+    mutex_.lock();
+    awaited_.store(false, std::memory_order_relaxed);
+  }
+  held_for_.store(length, std::memory_order_relaxed);
+  return true;
+}
+
+Session::State Session::state(std::uint64_t now, bool look) noexcept {
+  if (!socket_) return State::closed;
+  std::atomic<std::uint64_t>& owner = owner_of(socket_.get());
+  if (!look && now == looked_ && owner.load(std::memory_order_relaxed) == serial_) [[likely]]
+    return State::ready;
+  switch (socket_.state()) {
+    case Descriptor::State::ours:
+      looked_ = now;
+      owner.store(serial_, std::memory_order_relaxed);
+      return State::ready;
+    case Descriptor::State::sandboxed:
+      return State::sandboxed;
+    case Descriptor::State::stolen:
+      break;
+  }
+  socket_.forget();
+  return State::closed;
+}
+
+// The bound socket is closed once the operation socket exists, which keeps all that it needs; one
+// descriptor remains.
+Fault Session::open(const Driver& driver, std::uint64_t now) noexcept {
+  Descriptor bound;
+  if (const Fault refused = bind_cipher(bound, driver.name.data())) return refused;
+  if (::setsockopt(bound.get(), alg_level, ALG_SET_KEY, key_.data(), spec_.key_bytes) != 0)
+    return fault(Step::set_key);
+  const int number = above_standard_streams(::accept4(bound.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (number < 0) return fault(Step::accept);
+  socket_ = Descriptor(number);
+  looked_ = now;
+  owner_of(number).store(serial_, std::memory_order_relaxed);
+  driver_ = driver;
+  chunk_ = driver.traits.chunk;
+  // What does not fit into the send buffer would be taken in part (crypto/af_alg.c counts whole pages).
+  int buffer = 0;
+  socklen_t length = sizeof buffer;
+  if (::getsockopt(number, SOL_SOCKET, SO_SNDBUF, &buffer, &length) == 0 && buffer > 0)
+    chunk_ = std::clamp(static_cast<std::size_t>(buffer) / page * page, page, chunk_);
+  return {};
+}
+
+bool Session::close() noexcept {
+  const bool stolen = socket_ && socket_.state() == Descriptor::State::stolen;
+  socket_.reset();
+  return stolen;
+}
+
+void Session::prepare_control() noexcept {
+  msghdr message{};
+  message.msg_control = control_.data();
+  message.msg_controllen = control_.size();
+
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = guard_type;
+  header->cmsg_len = CMSG_LEN(0);
+  control_used_ = CMSG_SPACE(0);
+
+  header = CMSG_NXTHDR(&message, header);
+  header->cmsg_level = alg_level;
+  header->cmsg_type = ALG_SET_OP;
+  header->cmsg_len = CMSG_LEN(sizeof(std::uint32_t));
+  operation_ = CMSG_DATA(header);
+  control_used_ += CMSG_SPACE(sizeof(std::uint32_t));
+
+  if (spec_.iv_bytes == 0) return;
+  header = CMSG_NXTHDR(&message, header);
+  header->cmsg_level = alg_level;
+  header->cmsg_type = ALG_SET_IV;
+  const std::uint32_t iv_bytes = spec_.iv_bytes;
+  header->cmsg_len = CMSG_LEN(sizeof iv_bytes + iv_bytes);
+  std::memcpy(CMSG_DATA(header), &iv_bytes, sizeof iv_bytes);
+  iv_ = CMSG_DATA(header) + sizeof iv_bytes;
+  control_used_ += CMSG_SPACE(sizeof iv_bytes + iv_bytes);
+}
+
+// Neither call waits: the chunk fits into the send buffer, and exactly as much is received as was sent.
+// (The driver's own wait for its device is not affected by MSG_DONTWAIT.)
+Fault Session::exchange(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) noexcept {
+  iovec data{.iov_base = const_cast<std::uint8_t*>(in), .iov_len = bytes};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control_.data();
+  message.msg_controllen = control_used_;
+  const auto whole = static_cast<ssize_t>(bytes);
+  int interruptions = 0;
+  ssize_t moved = 0;
+  do {
+    moved = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (moved < 0 && errno == EINTR && ++interruptions < most_interruptions);
+  if (moved != whole) return {.step = Step::send, .error = moved < 0 ? errno : 0};
+  do {
+    moved = ::recv(socket_.get(), out, bytes, MSG_DONTWAIT);
+  } while (moved < 0 && errno == EINTR && ++interruptions < most_interruptions);
+  if (moved != whole) return {.step = Step::receive, .error = moved < 0 ? errno : 0};
+  return {};
+}
+
+Result Session::crypt(const CipherRequest& request, Fault& fault) noexcept {
+  const bool encrypt = request.direction == Direction::encrypt;
+  // Output that runs ahead of its input would overwrite what is not read yet: only in one piece.
+  if (request.length > chunk_ && std::greater<>{}(request.out, request.in) &&
+      overlap(request.in, request.length, request.out, request.length))
+    return {.outcome = Outcome::busy, .done = 0};
+
+  const std::uint32_t operation = encrypt ? ALG_OP_ENCRYPT : ALG_OP_DECRYPT;
+  std::memcpy(operation_, &operation, sizeof operation);
+  const std::size_t iv_bytes = spec_.iv_bytes;
+  std::size_t done = 0;
+  while (done < request.length) {
+    const std::uint8_t* in = request.in + done;
+    std::uint8_t* out = request.out + done;
+    const std::size_t left = request.length - done;
+    const std::size_t bytes = std::min(left, chunk_);
+
+    // The IV is ours to carry (not all drivers write it back): CBC's next one is the last block of
+    // ciphertext, which decryption in place overwrites.
+    std::array<std::uint8_t, max_iv_bytes> next{};
+    if (!encrypt) std::memcpy(next.data(), in + bytes - iv_bytes, iv_bytes);
+    std::memcpy(iv_, request.iv, iv_bytes);
+
+    // A driver that fails may leave anything in its output; the input must not suffer from that.
+    const bool must_bounce = overlap(out, bytes, in, left);
+    std::uint8_t* target = out;
+    if (must_bounce || !aligned(out, driver_.traits.alignment)) {
+      target = bounce(bytes);
+      if (target == nullptr) {
+        if (must_bounce) return {.outcome = Outcome::busy, .done = done};
+        target = out;
+      }
+    }
+    fault = exchange(in, target, bytes);
+    if (target != out) {
+      if (!fault) std::memcpy(out, target, bytes);
+      if (!encrypt || fault) wipe(target, bytes);
+    }
+    if (fault) return {.outcome = Outcome::failed, .done = done};
+    if (encrypt) std::memcpy(next.data(), out + bytes - iv_bytes, iv_bytes);
+    std::memcpy(request.iv, next.data(), iv_bytes);
+    done += bytes;
+  }
+  return {.outcome = Outcome::served, .done = done};
+}
+
+std::uint8_t* Session::bounce(std::size_t bytes) noexcept {
+  if (bytes > bounce_bytes_) {
+    drop_bounce();
+    const std::size_t size = std::bit_ceil(std::max(bytes, page));
+    auto* fresh = static_cast<std::uint8_t*>(std::aligned_alloc(page, size));
+    if (fresh == nullptr) return nullptr;
+    bounce_bytes_ = size;
+    bounce_.store(fresh, std::memory_order_release);
+  }
+  return bounce_.load(std::memory_order_relaxed);
+}
+
+// In this order, so that a child of a fork in the middle of it never frees twice.
+void Session::drop_bounce() noexcept {
+  std::uint8_t* memory = bounce_.exchange(nullptr, std::memory_order_acq_rel);
+  const std::size_t size = std::exchange(bounce_bytes_, 0);
+  if (memory == nullptr) return;
+  wipe(memory, size);
+  std::free(memory);
+}
+
+}  // namespace sunxi::afalg

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replaces the C library's socket calls in this program. Semantics of the model: Linux crypto/af_alg.c and
+// crypto/algif_skcipher.c, checked against Linux 6.1 by the cases that run on both.
+#include "tests/unit/afalg/kernel_calls.h"
+
+#include <linux/if_alg.h>
+#include <openssl/evp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace kernel_calls {
+namespace {
+
+std::atomic<std::size_t> send_buffer{default_send_buffer};
+
+struct Plan {
+  std::atomic<int> skip{0};
+  std::atomic<int> times{0};
+  std::atomic<int> error{0};
+};
+std::array<Plan, call_count> plans;
+std::array<std::atomic<int>, call_count> counts;
+std::atomic<int> last_socket{-1};
+std::atomic<bool> modelled{false};
+
+// 1 if this call shall fail.
+bool fails(Call call, int& error) {
+  const auto index = static_cast<std::size_t>(call);
+  ++counts[index];
+  Plan& plan = plans[index];
+  if (plan.times <= 0) return false;
+  if (plan.skip > 0) {
+    --plan.skip;
+    return false;
+  }
+  --plan.times;
+  error = plan.error;
+  return true;
+}
+
+int refuse(int error) {
+  errno = error;
+  return -1;
+}
+
+[[noreturn]] void would_hang(const char* what) {
+  std::fprintf(stderr, "model of AF_ALG: %s would never return\n", what);
+  std::abort();
+}
+
+struct Tfm {
+  std::vector<unsigned char> key;
+  std::atomic<int> operations{0};
+};
+
+struct Socket {
+  bool bound = false;
+  std::shared_ptr<Tfm> tfm;
+  bool operation = false;
+  std::atomic<bool> in_use{false};
+  bool unread = false;
+  bool encrypt = false;
+  std::array<unsigned char, 16> iv{};
+  std::vector<unsigned char> queue;
+  ~Socket() {
+    if (operation) --tfm->operations;
+  }
+};
+
+// By identity, so that duplicates of a descriptor are the same socket and reused numbers are none.
+using Identity = std::pair<dev_t, ino_t>;
+std::mutex sockets_mutex;
+std::map<Identity, std::shared_ptr<Socket>> sockets;
+
+Identity identity_of(int number) {
+  struct stat status {};
+  if (syscall(SYS_fstat, number, &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
+// Null if the number is none of the model's, or not any more.
+std::shared_ptr<Socket> find(int number) {
+  if (!modelled) return nullptr;
+  const std::lock_guard lock(sockets_mutex);
+  const auto found = sockets.find(identity_of(number));
+  return found == sockets.end() ? nullptr : found->second;
+}
+
+// A real socket lends its number and identity.
+int create(std::shared_ptr<Socket> socket, int flags) {
+  const auto number = static_cast<int>(
+      syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0));
+  if (number < 0) return number;
+  const int half = static_cast<int>(send_buffer / 2);  // the kernel doubles it
+  syscall(SYS_setsockopt, number, SOL_SOCKET, SO_SNDBUF, &half, sizeof half);
+  const std::lock_guard lock(sockets_mutex);
+  sockets[identity_of(number)] = std::move(socket);
+  return number;
+}
+
+class InUse {
+ public:
+  explicit InUse(Socket& socket) : socket_(socket), mine_(!socket.in_use.exchange(true)) {}
+  InUse(const InUse&) = delete;
+  InUse& operator=(const InUse&) = delete;
+  ~InUse() {
+    if (mine_) socket_.in_use = false;
+  }
+  explicit operator bool() const { return mine_; }
+
+ private:
+  Socket& socket_;
+  bool mine_;
+};
+
+ssize_t model_send(Socket& socket, const msghdr& message, int flags) {
+  const InUse use(socket);
+  if (!use) return refuse(EBUSY);
+  if (!socket.operation) return refuse(EOPNOTSUPP);
+  if (socket.tfm->key.empty()) return refuse(ENOKEY);
+  if (socket.unread) return refuse(EINVAL);
+  if ((flags & MSG_MORE) != 0) return refuse(EINVAL);
+  bool encrypt = socket.encrypt;
+  auto iv = socket.iv;
+  if (message.msg_controllen != 0) encrypt = false;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(const_cast<msghdr*>(&message), header)) {
+    if (header->cmsg_level != SOL_ALG) continue;
+    std::uint32_t word = 0;
+    if (header->cmsg_len < CMSG_LEN(sizeof word)) return refuse(EINVAL);
+    std::memcpy(&word, CMSG_DATA(header), sizeof word);
+    if (header->cmsg_type == ALG_SET_OP && word <= 1) {
+      encrypt = word == ALG_OP_ENCRYPT;
+    } else if (header->cmsg_type == ALG_SET_IV && word == 16 && header->cmsg_len >= CMSG_LEN(20)) {
+      std::memcpy(iv.data(), CMSG_DATA(header) + 4, 16);
+    } else {
+      return refuse(EINVAL);
+    }
+  }
+  socket.encrypt = encrypt;
+  socket.iv = iv;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    const auto* data = static_cast<const unsigned char*>(message.msg_iov[i].iov_base);
+    const std::size_t room = send_buffer.load() - socket.queue.size();
+    const std::size_t bytes = message.msg_iov[i].iov_len;
+    if (bytes > room && (flags & MSG_DONTWAIT) == 0) would_hang("sendmsg");
+    socket.queue.insert(socket.queue.end(), data, data + std::min(room, bytes));
+  }
+  socket.unread = true;
+  return static_cast<ssize_t>(socket.queue.size());
+}
+
+ssize_t model_receive(Socket& socket, void* out, std::size_t bytes, int flags) {
+  const InUse use(socket);
+  if (!use) return refuse(EBUSY);
+  if (!socket.operation) return refuse(EOPNOTSUPP);
+  if (!socket.unread || bytes > socket.queue.size()) {
+    if ((flags & MSG_DONTWAIT) == 0) would_hang("recv");
+    if (!socket.unread) return refuse(EAGAIN);
+  }
+  if (bytes < socket.queue.size()) bytes &= ~std::size_t{15};
+  bytes = std::min(bytes, socket.queue.size());
+  const bool whole = bytes == socket.queue.size();
+  if (bytes % 16 != 0 || bytes == 0) {
+    if (whole) {
+      socket.queue.clear();
+      socket.unread = false;
+    }
+    return refuse(EINVAL);
+  }
+  const EVP_CIPHER* cipher = socket.tfm->key.size() == 16   ? EVP_aes_128_cbc()
+                             : socket.tfm->key.size() == 24 ? EVP_aes_192_cbc()
+                                                            : EVP_aes_256_cbc();
+  const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> context(EVP_CIPHER_CTX_new(),
+                                                                                EVP_CIPHER_CTX_free);
+  int length = 0;
+  std::array<unsigned char, 16> next{};
+  if (!socket.encrypt)
+    std::copy_n(socket.queue.begin() + static_cast<std::ptrdiff_t>(bytes) - 16, 16, next.begin());
+  if (EVP_CipherInit_ex(context.get(), cipher, nullptr, socket.tfm->key.data(), socket.iv.data(),
+                        socket.encrypt ? 1 : 0) != 1 ||
+      EVP_CIPHER_CTX_set_padding(context.get(), 0) != 1 ||
+      EVP_CipherUpdate(context.get(), static_cast<unsigned char*>(out), &length, socket.queue.data(),
+                       static_cast<int>(bytes)) != 1)
+    return refuse(EIO);
+  if (socket.encrypt) std::memcpy(next.data(), static_cast<unsigned char*>(out) + bytes - 16, 16);
+  socket.iv = next;
+  socket.queue.erase(socket.queue.begin(), socket.queue.begin() + static_cast<std::ptrdiff_t>(bytes));
+  socket.unread = !socket.queue.empty();
+  return static_cast<ssize_t>(bytes);
+}
+
+}  // namespace
+
+void use_model(bool on, std::size_t buffer) {
+  modelled = on;
+  send_buffer = buffer;
+}
+
+void inject(Call call, int error, int skip, int times) {
+  Plan& plan = plans[static_cast<std::size_t>(call)];
+  plan.skip = skip;
+  plan.error = error;
+  plan.times = times;
+}
+
+void clear() {
+  for (Plan& plan : plans) plan.times = 0;
+  for (std::atomic<int>& count : counts) count = 0;
+}
+
+int count(Call call) {
+  return counts[static_cast<std::size_t>(call)];
+}
+int last_operation_socket() {
+  return last_socket;
+}
+
+}  // namespace kernel_calls
+
+using namespace kernel_calls;
+
+extern "C" {
+
+int socket(int family, int type, int protocol) noexcept {
+  if (family != AF_ALG) return static_cast<int>(syscall(SYS_socket, family, type, protocol));
+  int error = 0;
+  if (fails(Call::socket, error)) return refuse(error);
+  if (!modelled) return static_cast<int>(syscall(SYS_socket, family, type, protocol));
+  if ((type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_SEQPACKET) return refuse(ESOCKTNOSUPPORT);
+  if (protocol != 0) return refuse(EPROTONOSUPPORT);
+  return create(std::make_shared<Socket>(), type);
+}
+
+int bind(int number, const sockaddr* address, socklen_t length) noexcept {
+  if (address->sa_family != AF_ALG) return static_cast<int>(syscall(SYS_bind, number, address, length));
+  int error = 0;
+  if (fails(Call::bind, error)) return refuse(error);
+  const auto found = find(number);
+  if (!found) return static_cast<int>(syscall(SYS_bind, number, address, length));
+  const auto* alg = reinterpret_cast<const sockaddr_alg*>(address);
+  if (length < sizeof *alg || alg->salg_feat != 0 || alg->salg_mask != 0) return refuse(EINVAL);
+  if (found->tfm && found->tfm->operations != 0) return refuse(EBUSY);
+  const std::string name(reinterpret_cast<const char*>(alg->salg_name));
+  if (std::string(reinterpret_cast<const char*>(alg->salg_type)) != "skcipher" ||
+      (name != "cbc(aes)" && name != "cbc-aes-model" && name != "cbc-aes-sun8i-ce"))
+    return refuse(ENOENT);
+  found->bound = true;
+  found->tfm = std::make_shared<Tfm>();
+  return 0;
+}
+
+int setsockopt(int number, int level, int option, const void* value, socklen_t length) noexcept {
+  if (level != SOL_ALG)
+    return static_cast<int>(syscall(SYS_setsockopt, number, level, option, value, length));
+  int error = 0;
+  if (fails(Call::set_key, error)) return refuse(error);
+  const auto found = find(number);
+  if (!found) return static_cast<int>(syscall(SYS_setsockopt, number, level, option, value, length));
+  if (found->operation || option != ALG_SET_KEY) return refuse(EOPNOTSUPP);
+  if (!found->bound || (length != 16 && length != 24 && length != 32)) return refuse(EINVAL);
+  if (found->tfm->operations != 0) return refuse(EBUSY);
+  const auto* key = static_cast<const unsigned char*>(value);
+  found->tfm->key.assign(key, key + length);
+  return 0;
+}
+
+int accept4(int number, sockaddr* address, socklen_t* length, int flags) {
+  const auto found = find(number);
+  int error = 0;
+  if (fails(Call::accept, error)) return refuse(error);
+  int fresh = -1;
+  if (!found) {
+    fresh = static_cast<int>(syscall(SYS_accept4, number, address, length, flags));
+  } else if (found->operation || !found->bound || address != nullptr) {
+    return refuse(EOPNOTSUPP);
+  } else {
+    auto operation = std::make_shared<Socket>();
+    operation->tfm = found->tfm;
+    operation->operation = true;
+    ++operation->tfm->operations;
+    fresh = create(std::move(operation), flags);
+  }
+  last_socket = fresh;
+  return fresh;
+}
+
+ssize_t sendmsg(int number, const msghdr* message, int flags) {
+  int error = 0;
+  if (fails(Call::send, error)) {
+    if (error != 0) return refuse(error);
+    return static_cast<ssize_t>(message->msg_iov[0].iov_len) - 16;
+  }
+  const auto found = find(number);
+  if (!found) return syscall(SYS_sendmsg, number, message, flags);
+  return model_send(*found, *message, flags);
+}
+
+ssize_t recv(int number, void* out, size_t bytes, int flags) {
+  int error = 0;
+  const bool fail = fails(Call::receive, error);
+  const auto found = find(number);
+  const ssize_t got = found ? model_receive(*found, out, bytes, flags)
+                            : syscall(SYS_recvfrom, number, out, bytes, flags, nullptr, nullptr);
+  if (!fail) return got;
+  std::memset(out, 0xee, bytes);
+  return error != 0 ? refuse(error) : got - 16;
+}
+
+}  // extern "C"
