@@ -101,6 +101,11 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+int number_or(const char* text, int otherwise) {
+  return text == nullptr ? otherwise
+                         : static_cast<int>(std::clamp(std::strtol(text, nullptr, 10), 1L, 100000L));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -111,8 +116,8 @@ int main(int count, char** arguments) {
     --count;
     ++arguments;
   }
-  const int rounds = count > 1 ? std::max(1, std::atoi(arguments[1])) : 7;
-  const std::chrono::microseconds slice(1000 * (count > 2 ? std::max(1, std::atoi(arguments[2])) : 300));
+  const int rounds = number_or(count > 1 ? arguments[1] : nullptr, 7);
+  const std::chrono::microseconds slice(1000 * number_or(count > 2 ? arguments[2] : nullptr, 300));
 
   sunxi::Process process;
   process.set_log_level(sunxi::LogLevel::info);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Published measurements of the kernel's sun4i-ss driver on an A20, reduced to a straight line each.
 //
-// Source: "sunxi security system" announcement with its tables (Corentin Labbe, linux-sunxi and
-// linux-crypto mailing lists, 2014): time per request through cryptodev, Cortex-A7 at its usual clock,
-// kernel software (generic C, no NEON) against the engine in polled PIO. The lines are least-squares fits
-// of the relative error over all sizes of a table; the worst row is off by 3.5 % for the engine and 4.5 %
-// for software.
+// Source: the driver author's announcement of the driver for the "Security System" (2014), whose tables give
+// the time per request through cryptodev, for the kernel's own software and for the engine in polled PIO.
+// The lines are least-squares fits of the relative error over all sizes of a table; the worst row is off
+// by 3.5 % for the engine and by 4.5 % for software.
 #pragma once
 
 #include <array>

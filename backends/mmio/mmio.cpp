@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request to the engine's registers: which SoC, whose engine, the mapping, the lock, pieces.
+#include "backends/mmio/mmio.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <utility>
+
+#include "backends/mmio/device.h"
+#include "backends/mmio/engine.h"
+#include "backends/mmio/lock.h"
+#include "backends/mmio/registers.h"
+#include "backends/mmio/soc.h"
+
+namespace sunxi {
+namespace {
+
+// The lock is held for one piece at a time: half a millisecond on an A20, half of what a waiter waits.
+constexpr std::size_t piece_bytes = 16384;
+constexpr std::uint64_t ownership_interval = 1'000'000'000;
+constexpr const char* device_node = "/dev/mem";
+
+// Everything that is mapped. Made once; a forked child goes on with it.
+struct Attachment {
+  Attachment(const Soc& of, Mapping page, Mapping lock_page, std::size_t offset, const Process& process)
+      : soc(of),
+        registers(std::move(page)),
+        lock_file(std::move(lock_page)),
+        lock(*reinterpret_cast<LockWords*>(lock_file.data())),
+        engine(make_engine(
+            of.kind,
+            MappedRegisters(reinterpret_cast<volatile std::uint32_t*>(registers.data() + offset), process))) {
+  }
+
+  const Soc& soc;
+  Mapping registers;
+  Mapping lock_file;
+  EngineLock lock;
+  std::unique_ptr<Engine> engine;
+};
+
+std::size_t length_of_text(const ClockBit& bit, std::uint64_t base, std::span<char> text) {
+  if (bit.offset == 0) return 0;
+  const int size = std::snprintf(text.data(), text.size(), " 0x%08" PRIx64 " bit %u,", base + bit.offset,
+                                 static_cast<unsigned>(bit.bit));
+  return std::min(text.size(), static_cast<std::size_t>(std::max(size, 0)));
+}
+
+class MmioBackend final : public Backend {
+ public:
+  MmioBackend(Process& process, const BackendOptions& options)
+      : process_(process),
+        device_(options.mmio_device),
+        address_(options.mmio_address),
+        under_seccomp_(options.under_seccomp),
+        detect_(options.mmio_soc == "auto"),
+        soc_(detect_ ? nullptr : find_soc_by_name(options.mmio_soc)) {
+    if (enabled() && options.mmio_map_at_startup) static_cast<void>(attach());
+  }
+  ~MmioBackend() override { delete attachment_.load(std::memory_order_acquire); }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "mmio"; }
+
+  [[nodiscard]] bool supports(const CipherSpec& spec) const noexcept override {
+    if (!enabled()) return false;
+    if (!detect_) return soc_ != nullptr && engine_supports(soc_->kind, spec);
+    const auto socs = known_socs();
+    return std::any_of(socs.begin(), socs.end(),
+                       [&](const Soc& soc) { return engine_supports(soc.kind, spec); });
+  }
+
+  [[nodiscard]] Result crypt(KeySlot& /*slot*/, const CipherRequest& request) noexcept override {
+    if (!supports(request.spec)) return {Outcome::unsupported, 0};
+    // Output that runs ahead of the input would destroy what somebody else needs to go on after a failure.
+    if (std::less<>{}(request.in, static_cast<const std::uint8_t*>(request.out)) &&
+        std::less<>{}(static_cast<const std::uint8_t*>(request.out), request.in + request.length)) {
+      return {Outcome::busy, 0};
+    }
+    Attachment* attachment = attachment_.load(std::memory_order_acquire);
+    if (attachment == nullptr) [[unlikely]] {
+      const Outcome outcome = attach();
+      if (outcome != Outcome::served) return {outcome, 0};
+      attachment = attachment_.load(std::memory_order_acquire);
+    }
+    if (!engine_supports(attachment->soc.kind, request.spec)) return {Outcome::unsupported, 0};
+    const LockIdentity* self = identity();
+    if (self == nullptr) return {Outcome::unavailable, 0};
+
+    CipherRequest piece = request;
+    Result result{Outcome::served, 0};
+    while (result.done < request.length) {
+      piece.in = request.in + result.done;
+      piece.out = request.out + result.done;
+      piece.length = std::min(piece_bytes, request.length - result.done);
+      const Result one = crypt_piece(*attachment, *self, piece, result.done + piece.length < request.length);
+      result.done += one.done;
+      if (one.outcome != Outcome::served) {
+        result.outcome = one.outcome;
+        return result;
+      }
+    }
+    if (!served_.load(std::memory_order_relaxed)) {
+      driver_.store(attachment->engine->name().data(), std::memory_order_relaxed);
+      served_.store(true, std::memory_order_release);
+    }
+    return result;
+  }
+
+  // Keys go to the engine with each request and nothing is kept.
+  void release(KeySlot& slot) noexcept override { slot = {}; }
+
+  void driver(const CipherSpec& /*spec*/, std::span<char> text) const noexcept override {
+    if (text.empty()) return;
+    const char* name = served_.load(std::memory_order_acquire) ? driver_.load(std::memory_order_relaxed) : "";
+    std::snprintf(text.data(), text.size(), "%s", name);
+  }
+
+ private:
+  // Why the engine is not used; each is logged when it becomes the reason.
+  enum class Reason : std::uint8_t {
+    none,
+    no_soc,
+    wrong_address,
+    not_driven,
+    filtered,
+    owned,
+    no_sys,
+    no_device,
+    forbidden,
+    not_mapped,
+    no_lock,
+    gated,
+    no_memory,
+  };
+
+  [[nodiscard]] bool enabled() const noexcept {
+    return device_ == BackendOptions::MmioDevice::autodetect || device_ == BackendOptions::MmioDevice::devmem;
+  }
+
+  Outcome decline(Reason reason, const char* format, ...) noexcept __attribute__((format(printf, 3, 4))) {
+    if (reason_.exchange(reason, std::memory_order_relaxed) != reason && process_.logs(LogLevel::info)) {
+      std::array<char, 320> text{};
+      va_list arguments;
+      va_start(arguments, format);
+      std::vsnprintf(text.data(), text.size(), format, arguments);
+      va_end(arguments);
+      process_.log(LogLevel::info, "mmio not used: %s", text.data());
+    }
+    return Outcome::unavailable;
+  }
+
+  // Null if this process has not been looked up and must not make system calls any more.
+  const LockIdentity* identity() noexcept {
+    const std::uint64_t generation = process_.generation();
+    const LockIdentity* known = identities_.peek(generation);
+    if (known != nullptr) [[likely]]
+      return known;
+    const int saved = errno;
+    if (!process_.sandboxed()) known = identities_.get(generation);
+    errno = saved;
+    return known;
+  }
+
+  // One thread of a process at a time. A child that was forked meanwhile starts anew.
+  Outcome attach() noexcept {
+    if (absent_.load(std::memory_order_relaxed)) return Outcome::unavailable;
+    const int saved = errno;
+    Outcome outcome = Outcome::unavailable;
+    if (!process_.sandboxed()) {
+      const std::uint64_t generation = process_.generation();
+      std::uint64_t attaching = attaching_.load(std::memory_order_acquire);
+      if (attaching == generation ||
+          !attaching_.compare_exchange_strong(attaching, generation, std::memory_order_acquire)) {
+        outcome = Outcome::busy;
+      } else {
+        outcome = attachment_.load(std::memory_order_acquire) != nullptr ? Outcome::served : attach_alone();
+        attaching_.store(0, std::memory_order_release);
+      }
+    }
+    errno = saved;
+    return outcome;
+  }
+
+  Outcome attach_alone() noexcept {
+    const Soc* soc = soc_;
+    if (soc == nullptr && detect_) soc = detect_soc();
+    if (soc == nullptr) {
+      absent_.store(true, std::memory_order_relaxed);  // a device tree does not change
+      return decline(Reason::no_soc, "no Allwinner engine: the device tree names none");
+    }
+    const int name_size = static_cast<int>(soc->name.size());
+    if (device_ == BackendOptions::MmioDevice::devmem && address_ != soc->base) {
+      absent_.store(true, std::memory_order_relaxed);
+      return decline(Reason::wrong_address, "no engine at 0x%08" PRIx64 ": that of %.*s is at 0x%08" PRIx64,
+                     address_, name_size, soc->name.data(), soc->base);
+    }
+    if (!engine_supports(soc->kind, {Cipher::aes, Mode::cbc, 16, 16, 16})) {
+      absent_.store(true, std::memory_order_relaxed);
+      return decline(Reason::not_driven, "the engine of %.*s is not driven by this version", name_size,
+                     soc->name.data());
+    }
+    if (!under_seccomp_ && Process::filtered()) {
+      return decline(Reason::filtered, "the process is under a seccomp filter, see under_seccomp");
+    }
+    if (Outcome outcome = check_ownership(*soc); outcome != Outcome::served) return outcome;
+
+    const Descriptor memory(open(device_node, O_RDWR | O_SYNC | O_CLOEXEC));
+    if (!memory) return decline_device(errno);
+    struct stat status {};
+    if (fstat(memory.get(), &status) != 0) return decline_device(errno);
+    const char* why = nullptr;
+    const Descriptor lock_file = open_lock_file(soc->base, status, why);
+    if (!lock_file) return decline(Reason::no_lock, "%s (/run/sunxi-%" PRIx64 ".lock)", why, soc->base);
+
+    const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const std::uint64_t page = soc->base / page_bytes * page_bytes;
+    Mapping registers(memory.get(), page, page_bytes);
+    if (!registers) return decline_device(errno);
+    Mapping lock_page(lock_file.get(), 0, lock_file_bytes);
+    if (!lock_page) return decline(Reason::no_lock, "cannot map the lock file: %s", std::strerror(errno));
+
+    auto* attachment = new (std::nothrow) Attachment(*soc, std::move(registers), std::move(lock_page),
+                                                     static_cast<std::size_t>(soc->base - page), process_);
+    if (attachment == nullptr || attachment->engine == nullptr || identity() == nullptr) {
+      delete attachment;
+      return decline(Reason::no_memory, "out of memory");
+    }
+    attachment_.store(attachment, std::memory_order_release);
+    return Outcome::served;
+  }
+
+  Outcome decline_device(int error) noexcept {
+    switch (error) {
+      case ENOENT:
+      case ENXIO:
+      case ENODEV:
+        return decline(Reason::no_device, "there is no %s in this kernel or container", device_node);
+      case EPERM:
+      case EACCES:
+        return decline(
+            Reason::forbidden,
+            "%s is refused: it takes root with CAP_SYS_RAWIO, no kernel lockdown, and with "
+            "IO_STRICT_DEVMEM an engine that no driver has claimed or the boot option iomem=relaxed",
+            device_node);
+      default:
+        return decline(Reason::not_mapped, "cannot map the engine through %s: %s", device_node,
+                       std::strerror(error));
+    }
+  }
+
+  // System calls; the result is remembered for usable().
+  Outcome check_ownership(const Soc& soc) noexcept {
+    std::array<char, 64> driver{};
+    const std::uint64_t now = process_.now();
+    const Ownership ownership = engine_ownership(soc, driver);
+    // Whoever had it leaves the clock gates closed and the registers as he likes.
+    if (ownership != Ownership::free) unproven_.store(true, std::memory_order_relaxed);
+    owned_.store(ownership != Ownership::free, std::memory_order_relaxed);
+    checked_.store(now, std::memory_order_release);
+    switch (ownership) {
+      case Ownership::free:
+        return Outcome::served;
+      case Ownership::driven:
+        return decline(Reason::owned, "the kernel's driver %s has the engine: afalg and cryptodev use it",
+                       driver.data());
+      case Ownership::unknown:
+        break;
+    }
+    return decline(Reason::no_sys, "no /sys to tell whether a kernel driver has the engine");
+  }
+
+  Outcome usable(const Soc& soc) noexcept {
+    if (process_.now() - checked_.load(std::memory_order_acquire) < ownership_interval) [[likely]] {
+      return owned_.load(std::memory_order_relaxed) ? Outcome::unavailable : Outcome::served;
+    }
+    const int saved = errno;
+    const Outcome outcome = process_.sandboxed() ? Outcome::unavailable : check_ownership(soc);
+    errno = saved;
+    return outcome;
+  }
+
+  Result crypt_piece(Attachment& attachment, const LockIdentity& self, const CipherRequest& piece,
+                     bool more) noexcept {
+    Engine& engine = *attachment.engine;
+    if (const Outcome outcome = usable(attachment.soc); outcome != Outcome::served) return {outcome, 0};
+    const EngineLock::Taken taken = attachment.lock.acquire(self, process_);
+    if (taken == EngineLock::Taken::no) return {Outcome::busy, 0};
+    if (taken == EngineLock::Taken::from_dead) [[unlikely]]
+      engine.stop();
+
+    Result result{Outcome::served, 0};
+    if (unproven_.load(std::memory_order_relaxed)) [[unlikely]] {
+      if (engine.alive()) {
+        unproven_.store(false, std::memory_order_relaxed);
+        reason_.store(Reason::none, std::memory_order_relaxed);
+      } else {
+        result.outcome = Outcome::unavailable;
+      }
+    }
+    if (result.outcome == Outcome::served) [[likely]] {
+      const Progress progress = engine.crypt(piece);
+      result.done = progress.done;
+      if (!progress.sound) [[unlikely]] {
+        engine.wipe_keys();
+        unproven_.store(true, std::memory_order_relaxed);
+        result.outcome = Outcome::failed;
+      }
+    }
+    const bool waited_for = attachment.lock.release(process_);
+    if (result.outcome == Outcome::unavailable) [[unlikely]]
+      decline_gated(attachment.soc);
+    if (waited_for && more) attachment.lock.give_way(process_);
+    return result;
+  }
+
+  void decline_gated(const Soc& soc) noexcept {
+    std::array<char, 128> bits{};
+    std::span<char> rest(bits);
+    for (const ClockBit& bit : {soc.clocks.module, soc.clocks.bus, soc.clocks.reset, soc.clocks.memory}) {
+      rest = rest.subspan(length_of_text(bit, soc.clocks.base, rest));
+    }
+    decline(Reason::gated,
+            "the registers read back as zero, so the engine's clock or reset is off:%s must be 1 (a boot "
+            "loader can set them, or the kernel's driver while it is bound)",
+            bits.data());
+  }
+
+  Process& process_;
+  const BackendOptions::MmioDevice device_;
+  const std::uint64_t address_;
+  const bool under_seccomp_;
+  const bool detect_;
+  const Soc* const soc_;  // null if it is to be detected, or unknown
+
+  std::atomic<Attachment*> attachment_{nullptr};
+  std::atomic<std::uint64_t> attaching_{0};  // the generation whose thread does it
+  std::atomic<bool> absent_{false};
+  std::atomic<std::uint64_t> checked_{0};  // Process::now() of the last look at /sys
+  std::atomic<bool> owned_{false};
+  std::atomic<bool> unproven_{true};  // the engine has yet to show that it answers
+  std::atomic<bool> served_{false};
+  std::atomic<const char*> driver_{nullptr};
+  std::atomic<Reason> reason_{Reason::none};
+  PerProcess<LockIdentity> identities_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_mmio_backend(Process& process, const BackendOptions& options) {
+  return std::unique_ptr<Backend>(new (std::nothrow) MmioBackend(process, options));
+}
+
+}  // namespace sunxi

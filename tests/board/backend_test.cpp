@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend as the provider sees it, on the modelled board from outside: device tree, /dev/mem, the
+// kernel's driver, the lock, faults, threads, processes. Runs under tests/board/board.
+#include "backends/backend.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "backends/mmio/mmio.h"
+#include "backends/process.h"
+#include "tests/board/reference.h"
+#include "tests/board/state.h"
+#include "tests/support/catch.h"
+
+namespace {
+
+using namespace sunxi;
+using namespace sunxi::board;
+namespace fs = std::filesystem;
+
+// A process whose clock the test moves and whose log it reads.
+class TestProcess : public Process {
+ public:
+  TestProcess() noexcept { set_log_level(LogLevel::info); }
+  [[nodiscard]] std::uint64_t now() const noexcept override { return Process::now() + ahead; }
+  [[nodiscard]] std::string log() {
+    const std::lock_guard guard(mutex_);
+    return log_;
+  }
+  std::atomic<std::uint64_t> ahead{0};
+
+ protected:
+  void write_line(const char* line, std::size_t length) noexcept override {
+    const std::lock_guard guard(mutex_);
+    log_.append(line, length);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string log_;
+};
+
+std::string folder() {
+  const char* text = std::getenv("SUNXI_BOARD_DIR");
+  if (text == nullptr) throw std::runtime_error("run this under tests/board/board");
+  return text;
+}
+
+// The board as it was at first, and what a test wants of it.
+class OnBoard {
+ public:
+  OnBoard() : state_(open_board(folder().c_str())) {
+    set("fault", "none");
+    set("gated", "0");
+    set("bound", "none");
+    set("refuse-open", "0");
+    set("refuse-map", "0");
+    fs::remove(lock_path());
+    write("mem", "");
+    chmod((folder() + "/mem").c_str(), 0640);
+  }
+  OnBoard(const OnBoard&) = delete;
+  OnBoard& operator=(const OnBoard&) = delete;
+  ~OnBoard() { write("compatible", compatible_); }
+
+  void set(const char* key, const char* value) { REQUIRE(configure_board(*state_, key, value)); }
+  static fs::path lock_path() { return folder() + "/sunxi-1c15000.lock"; }
+  static void write(const std::string& name, const std::string& content) {
+    std::ofstream(folder() + "/" + name, std::ios::binary | std::ios::trunc) << content;
+  }
+  static std::string read(const std::string& name) {
+    std::ifstream file(folder() + "/" + name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  [[nodiscard]] Counters counters() const { return state_->model.counters; }
+  [[nodiscard]] bool engine_is_off() const { return state_->model.stopped(); }
+
+  TestProcess process;
+  BackendOptions options;
+  std::unique_ptr<Backend> make() { return make_mmio_backend(process, options); }
+
+ private:
+  State* state_;
+  std::string compatible_ = read("compatible");
+};
+
+Result once(Backend& backend, Case& test) {
+  KeySlot slot;
+  const Result result = backend.crypt(slot, test.request());
+  backend.release(slot);
+  return result;
+}
+
+bool served(Backend& backend, Case& test) {
+  const Result result = once(backend, test);
+  return result.outcome == Outcome::served && result.done == test.size && test.right(test.size);
+}
+
+// Until the lock is had, as a program would go on with other work in between.
+bool served_in_the_end(Backend& backend, Case& test) {
+  KeySlot slot;
+  std::size_t done = 0;
+  while (done < test.size) {
+    CipherRequest request = test.request();
+    request.in += done;
+    request.out += done;
+    request.length -= done;
+    const Result result = backend.crypt(slot, request);
+    if (result.outcome != Outcome::served && result.outcome != Outcome::busy) return false;
+    done += result.done;
+  }
+  return test.right(test.size);
+}
+
+std::size_t open_descriptors() {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), {}));
+}
+
+int exit_status(pid_t child) {
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+TEST_CASE("board: random requests are served with the right bytes", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random(11);
+  for (int number = 0; number < 100; ++number) {
+    INFO("case " << number << " " << on.process.log());
+    Case test(random);
+    REQUIRE(served(*backend, test));
+    REQUIRE(on.engine_is_off());
+  }
+}
+
+TEST_CASE("board: a long request is served in pieces", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random(12);
+  Case test(random, 40000);
+  const std::uint64_t before = on.counters().requests;
+  REQUIRE(served(*backend, test));
+  CHECK(on.counters().requests - before == 3);
+}
+
+TEST_CASE("board: what the backend says of itself", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  const CipherSpec spec{Cipher::aes, Mode::cbc, 16, 16, 16};
+  std::array<char, 32> text{'x'};
+  backend->driver(spec, text);
+  CHECK(std::string(text.data()).empty());
+  std::mt19937_64 random(13);
+  Case test(random, 16);
+  REQUIRE(served(*backend, test));
+  backend->driver(spec, text);
+  CHECK(std::string(text.data()) == "sun4i-ss");
+  CHECK(backend->name() == "mmio");
+  CHECK(backend->supports(spec));
+  CHECK_FALSE(backend->supports({Cipher::aes, Mode::cbc, 20, 16, 16}));
+}
+
+TEST_CASE("board: nothing is opened before it is needed, and nothing stays open", "[board]") {
+  OnBoard on;
+  const std::size_t before = open_descriptors();
+  const auto backend = on.make();
+  CHECK_FALSE(fs::exists(OnBoard::lock_path()));
+  std::mt19937_64 random(14);
+  Case test(random, 64);
+  errno = EDOM;
+  REQUIRE(once(*backend, test).outcome == Outcome::served);
+  CHECK(errno == EDOM);
+  CHECK(open_descriptors() == before);
+
+  SECTION("unless it shall be mapped at start-up") {
+    fs::remove(OnBoard::lock_path());
+    on.options.mmio_map_at_startup = true;
+    const auto early = on.make();
+    CHECK(fs::exists(OnBoard::lock_path()));
+    on.set("refuse-open", "13");
+    Case late(random, 64);
+    CHECK(served(*early, late));
+  }
+}
+
+TEST_CASE("board: output ahead of the input is left to others", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  Bytes memory(512, 7);
+  const Bytes before = memory;
+  Bytes key(16);
+  Bytes iv(16);
+  KeySlot slot;
+  const CipherRequest request{{Cipher::aes, Mode::cbc, 16, 16, 16},
+                              Direction::encrypt,
+                              key,
+                              iv.data(),
+                              memory.data(),
+                              memory.data() + 5,
+                              256};
+  const Result result = backend->crypt(slot, request);
+  CHECK(result.outcome == Outcome::busy);
+  CHECK(result.done == 0);
+  CHECK(memory == before);
+}
+
+TEST_CASE("board: settings that leave no engine", "[board]") {
+  OnBoard on;
+  std::mt19937_64 random(15);
+  Case test(random, 64);
+  SECTION("off") {
+    on.options.mmio_device = BackendOptions::MmioDevice::off;
+    const auto backend = on.make();
+    CHECK_FALSE(backend->supports({Cipher::aes, Mode::cbc, 16, 16, 16}));
+    CHECK(once(*backend, test).outcome == Outcome::unsupported);
+  }
+  SECTION("another address") {
+    on.options.mmio_device = BackendOptions::MmioDevice::devmem;
+    on.options.mmio_address = 0x01904000;
+    const auto backend = on.make();
+    CHECK(once(*backend, test).outcome == Outcome::unavailable);
+    CHECK(on.process.log().find("no engine at 0x01904000") != std::string::npos);
+  }
+  SECTION("a SoC whose engine is not driven") {
+    on.options.mmio_soc = "sun8i-h3";
+    const auto backend = on.make();
+    CHECK(once(*backend, test).outcome == Outcome::unsupported);
+  }
+  CHECK(test.right(0));
+  CHECK_FALSE(fs::exists(OnBoard::lock_path()));
+}
+
+TEST_CASE("board: an explicit device and SoC", "[board]") {
+  OnBoard on;
+  on.options.mmio_device = BackendOptions::MmioDevice::devmem;
+  on.options.mmio_address = 0x01c15000;
+  on.options.mmio_soc = "sun4i-a10";
+  OnBoard::write("compatible", "");
+  const auto backend = on.make();
+  std::mt19937_64 random(16);
+  Case test(random, 64);
+  CHECK(served(*backend, test));
+}
+
+TEST_CASE("board: why there is no engine is said once", "[board]") {
+  OnBoard on;
+  std::string expected;
+  SECTION("no Allwinner SoC") {
+    OnBoard::write("compatible", std::string("raspberrypi,4-model-b\0brcm,bcm2711\0", 36));
+    expected = "no Allwinner engine: the device tree names none";
+  }
+  SECTION("an engine of another kind") {
+    OnBoard::write("compatible", std::string("some,board\0allwinner,sun8i-h3\0", 30));
+    expected = "the engine of sun8i-h3 is not driven";
+  }
+  SECTION("no /dev/mem") {
+    on.set("refuse-open", "2");
+    expected = "there is no /dev/mem";
+  }
+  SECTION("no permission") {
+    on.set("refuse-open", "13");
+    expected = "it takes root with CAP_SYS_RAWIO";
+  }
+  SECTION("a strict kernel") {
+    on.set("refuse-map", "1");
+    expected = "iomem=relaxed";
+  }
+  SECTION("the kernel's driver has it") {
+    on.set("bound", "sun4i-ss");
+    expected = "the kernel's driver sun4i-ss has the engine";
+  }
+  SECTION("a closed clock gate") {
+    on.set("gated", "1");
+    expected = "0x01c2009c bit 31, 0x01c20060 bit 5,";
+  }
+  const auto backend = on.make();
+  std::mt19937_64 random(17);
+  Case test(random, 64);
+  CHECK(once(*backend, test).outcome == Outcome::unavailable);
+  CHECK(once(*backend, test).outcome == Outcome::unavailable);
+  CHECK(test.right(0));
+  const std::string log = on.process.log();
+  INFO(log);
+  CHECK(log.find(expected) != std::string::npos);
+  CHECK(std::count(log.begin(), log.end(), '\n') <= 1);
+  CHECK(log.find("not used", log.find("not used") + 1) == std::string::npos);
+}
+
+TEST_CASE("board: the engine is used when what was in the way has gone", "[board]") {
+  OnBoard on;
+  const char* key = GENERATE("gated", "bound", "refuse-open", "refuse-map");
+  on.set(key, std::string_view(key) == "bound" ? "sun4i-ss" : "1");
+  const auto backend = on.make();
+  std::mt19937_64 random(18);
+  Case test(random, 64);
+  REQUIRE(once(*backend, test).outcome == Outcome::unavailable);
+  on.set(key, std::string_view(key) == "bound" ? "none" : "0");
+  CHECK(served(*backend, test));
+}
+
+TEST_CASE("board: a driver of the kernel that comes later is noticed within a second", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random(19);
+  Case first(random, 64);
+  REQUIRE(served(*backend, first));
+  on.set("bound", "sun4i-ss");
+  on.process.ahead += 1'000'000'000;
+  Case second(random, 64);
+  const std::uint64_t accesses = on.counters().writes + on.counters().reads;
+  CHECK(once(*backend, second).outcome == Outcome::unavailable);
+  CHECK(once(*backend, second).outcome == Outcome::unavailable);
+  CHECK(on.counters().writes + on.counters().reads == accesses);
+  CHECK(second.right(0));
+
+  // It leaves the clocks off, which is found out before data is risked.
+  on.set("bound", "none");
+  on.set("gated", "1");
+  on.process.ahead += 1'000'000'000;
+  CHECK(once(*backend, second).outcome == Outcome::unavailable);
+  on.set("gated", "0");
+  CHECK(served(*backend, second));
+
+  // The driver for user space is none.
+  on.set("bound", "uio_pdrv_genirq");
+  on.process.ahead += 1'000'000'000;
+  Case third(random, 64);
+  CHECK(served(*backend, third));
+}
+
+TEST_CASE("board: faults of the engine", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random(20);
+  Case warm(random, 64);
+  REQUIRE(served(*backend, warm));
+  const std::string kind = GENERATE("stall", "overcount", "zeros", "ones");
+  for (int number = 0; number < 12; ++number) {
+    Case test(random, 16 * (1 + up_to(random, 60)));
+    INFO(kind << " " << number);
+    on.set("fault", (kind + ":" + std::to_string(up_to(random, 10 + test.size / 3))).c_str());
+    const Result result = once(*backend, test);
+    CHECK((result.outcome == Outcome::failed || result.outcome == Outcome::unavailable ||
+           result.done == test.size));
+    REQUIRE(test.right(result.done));
+    // Whoever comes next finds an engine that does not answer, or has recovered.
+    Case during(random, 64);
+    const Result next = once(*backend, during);
+    CHECK(next.outcome != Outcome::served);
+    REQUIRE(during.right(next.done));
+    on.set("fault", "none");
+    Case after(random, 64);
+    REQUIRE(served(*backend, after));
+  }
+}
+
+TEST_CASE("board: the lock file", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random(21);
+  Case test(random, 64);
+  const fs::path path = OnBoard::lock_path();
+  const std::string content(4096, '\0');
+  const auto plant = [&](mode_t mode) {
+    OnBoard::write("sunxi-1c15000.lock", content);
+    REQUIRE(chmod(path.c_str(), mode) == 0);
+  };
+
+  SECTION("is made with the owner and mode of the device") {
+    const mode_t mode = GENERATE(0600U, 0640U, 0660U);
+    REQUIRE(chmod((folder() + "/mem").c_str(), mode) == 0);
+    const uid_t owner = geteuid() == 0 ? 1234 : geteuid();
+    REQUIRE(chown((folder() + "/mem").c_str(), owner, static_cast<gid_t>(-1)) == 0);
+    const mode_t mask = umask(0);
+    REQUIRE(served(*backend, test));
+    umask(mask);
+    struct stat status {};
+    REQUIRE(lstat(path.c_str(), &status) == 0);
+    CHECK((status.st_mode & 07777) == mode);
+    CHECK(status.st_uid == owner);
+    CHECK(status.st_size == 4096);
+    REQUIRE(chown((folder() + "/mem").c_str(), geteuid(), static_cast<gid_t>(-1)) == 0);
+  }
+  SECTION("is used as it is if it is right") {
+    plant(0640);
+    REQUIRE(served(*backend, test));
+  }
+  SECTION("is completed if its maker died over it") {
+    OnBoard::write("sunxi-1c15000.lock", "");
+    REQUIRE(chmod(path.c_str(), 0) == 0);
+    if (geteuid() == 0) REQUIRE(served(*backend, test));
+  }
+  SECTION("keeps us away if it is not right") {
+    std::string expected;
+    SECTION("mode") {
+      plant(0666);
+      expected = "owner, mode and size";
+    }
+    SECTION("owner") {
+      plant(0640);
+      if (geteuid() != 0) return;
+      REQUIRE(chown(path.c_str(), 1234, static_cast<gid_t>(-1)) == 0);
+      expected = "owner, mode and size";
+    }
+    SECTION("group") {
+      plant(0640);
+      if (geteuid() != 0) return;
+      REQUIRE(chown(path.c_str(), static_cast<uid_t>(-1), 1234) == 0);
+      expected = "owner, mode and size";
+    }
+    SECTION("size") {
+      OnBoard::write("sunxi-1c15000.lock", content + "x");
+      REQUIRE(chmod(path.c_str(), 0640) == 0);
+      expected = "owner, mode and size";
+    }
+    SECTION("symbolic link") {
+      OnBoard::write("other", content);
+      REQUIRE(chmod((folder() + "/other").c_str(), 0640) == 0);
+      fs::create_symlink(folder() + "/other", path);
+      expected = "symbolic link";
+    }
+    SECTION("dangling symbolic link") {
+      fs::create_symlink(folder() + "/nothing", path);
+      expected = "symbolic link";
+    }
+    SECTION("hard link") {
+      plant(0640);
+      fs::remove(folder() + "/other");
+      fs::create_hard_link(path, folder() + "/other");
+      expected = "one name";
+    }
+    SECTION("FIFO") {
+      REQUIRE(mkfifo(path.c_str(), 0640) == 0);
+      expected = "one name";
+    }
+    CHECK(once(*backend, test).outcome == Outcome::unavailable);
+    CHECK(test.right(0));
+    INFO(on.process.log());
+    CHECK(on.process.log().find(expected) != std::string::npos);
+    CHECK_FALSE(fs::exists(folder() + "/nothing"));
+    fs::remove(path);
+    CHECK(served(*backend, test));
+  }
+  fs::remove(folder() + "/other");
+  fs::remove(path);
+}
+
+TEST_CASE("board: a holder that was killed in the middle of a request", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random(22);
+  for (int number = 0; number < 10; ++number) {
+    const std::uint64_t before = on.counters().blocks;
+    const pid_t child = fork();
+    if (child == 0) {
+      for (;;) {
+        Case test(random, 4096);
+        if (!served_in_the_end(*backend, test)) _exit(1);
+      }
+    }
+    REQUIRE(child > 0);
+    while (on.counters().blocks < before + 50 + 7 * static_cast<std::uint64_t>(number)) sched_yield();
+    kill(child, SIGKILL);
+    siginfo_t info;
+    REQUIRE(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) == 0);
+    Case test(random, 256);
+    const bool unburied = number % 2 == 0;
+    if (!unburied) CHECK(exit_status(child) == 128 + SIGKILL);
+    CHECK(served_in_the_end(*backend, test));
+    if (unburied) CHECK(exit_status(child) == 128 + SIGKILL);
+  }
+}
+
+TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random(23);
+  Case warm(random, 64);
+  if (GENERATE(true, false)) REQUIRE(served(*backend, warm));
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int number = 0; number < 20; ++number) {
+      Case test(random);
+      if (!served_in_the_end(*backend, test)) _exit(1);
+    }
+    _exit(0);
+  }
+  REQUIRE(child > 0);
+  bool right = true;
+  for (int number = 0; number < 20; ++number) {
+    Case test(random);
+    right = right && served_in_the_end(*backend, test);
+  }
+  CHECK(right);
+  CHECK(exit_status(child) == 0);
+}
+
+TEST_CASE("board: processes of their own share the engine", "[board]") {
+  OnBoard on;
+  std::array<pid_t, 4> children{};
+  std::uint64_t seed = 100;
+  for (pid_t& child : children) {
+    ++seed;
+    child = fork();
+    if (child == 0) {
+      TestProcess process;
+      const auto backend = make_mmio_backend(process, {});
+      std::mt19937_64 random(seed);
+      for (int number = 0; number < 15;) {
+        Case test(random);
+        KeySlot slot;
+        // All may be making the lock file at once.
+        if (once(*backend, test).outcome == Outcome::unavailable) continue;
+        Case next(random);
+        if (!served_in_the_end(*backend, next)) _exit(1);
+        ++number;
+      }
+      _exit(0);
+    }
+  }
+  for (const pid_t child : children) CHECK(exit_status(child) == 0);
+}
+
+TEST_CASE("board: threads share the engine", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::atomic<int> wrong{0};
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (unsigned number = 0; number < 16; ++number) {
+    threads.emplace_back([&, number] {
+      std::mt19937_64 random(200 + number);
+      for (int turn = 0; turn < 8; ++turn) {
+        Case test(random, 16 * (1 + up_to(random, 40)));
+        served_in_the_end(*backend, test) ? ++right : ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(right == 128);
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's model. May run inside a signal handler: no allocation, no locale, no stdio stream.
+#define OPENSSL_SUPPRESS_DEPRECATED  // the block function itself; EVP would allocate
+#include "tests/board/model.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace sunxi::board {
+namespace {
+
+constexpr std::size_t ctl = 0x00;
+constexpr std::size_t key0 = 0x04;
+constexpr std::size_t iv0 = 0x24;
+constexpr std::size_t cnt0 = 0x34;
+constexpr std::size_t fcsr = 0x44;
+constexpr std::size_t icsr = 0x48;
+constexpr std::size_t md0 = 0x4c;
+constexpr std::size_t md_end = 0x60;
+constexpr std::size_t cts_len = 0x60;
+constexpr std::size_t rxfifo = 0x200;
+constexpr std::size_t txfifo = 0x204;
+
+constexpr std::uint32_t enable = 1;
+constexpr std::size_t block_words = 4;
+
+constexpr std::uint32_t field(std::uint32_t word, unsigned low, unsigned bits) {
+  return (word >> low) & ((1U << bits) - 1);
+}
+
+}  // namespace
+
+bool process_is_dead(std::uint32_t pid) {
+  const int saved = errno;
+  bool dead = kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+  if (!dead) {
+    std::array<char, 32> path{};
+    std::snprintf(path.data(), path.size(), "/proc/%u/stat", pid);
+    const auto file = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path.data(), O_RDONLY | O_CLOEXEC));
+    if (file >= 0) {
+      std::array<char, 256> text{};
+      if (syscall(SYS_read, file, text.data(), text.size() - 1) > 0) {
+        const char* state = std::strrchr(text.data(), ')');
+        dead = state != nullptr && (state[2] == 'Z' || state[2] == 'X');
+      }
+      syscall(SYS_close, file);
+    }
+  }
+  errno = saved;
+  return dead;
+}
+
+void Model::enter(std::uint32_t pid) {
+  for (unsigned turn = 1;; ++turn) {
+    std::uint32_t expected = 0;
+    if (inside_.compare_exchange_strong(expected, pid, std::memory_order_acquire)) return;
+    if (turn % 64 == 0) sched_yield();
+    if (turn % 4096 == 0 && expected != pid && process_is_dead(expected) &&
+        inside_.compare_exchange_strong(expected, pid, std::memory_order_acquire)) {
+      return;
+    }
+  }
+}
+
+void Model::leave() {
+  inside_.store(0, std::memory_order_release);
+}
+
+void Model::violate(const char* format, ...) {
+  if (violations++ != 0) return;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(first_violation.data(), first_violation.size(), format, arguments);
+  va_end(arguments);
+}
+
+void Model::set_fault(const Fault& fault) {
+  fault_ = fault;
+  fault_age_ = 0;
+}
+
+bool Model::fault_active() const {
+  return fault_.kind != FaultKind::none && fault_age_ > fault_.after &&
+         (fault_.duration == 0 || fault_age_ - fault_.after <= fault_.duration);
+}
+
+// False if the registers do not answer.
+bool Model::begin_access(std::size_t offset, Who who, bool stop) {
+  ++fault_age_;
+  run();
+  if (offset % 4 != 0) violate("access at 0x%zx is not aligned", offset);
+  const bool gone =
+      gated || (fault_active() && (fault_.kind == FaultKind::zeros || fault_.kind == FaultKind::ones));
+  if (gone != vanished_) {
+    // What was in it is lost.
+    ctl_ = 0;
+    rx_count_ = tx_count_ = 0;
+    working_ = false;
+    tainted_ = true;
+    vanished_ = gone;
+  }
+  if (fault_active()) tainted_ = true;
+  if (gone) return false;
+  if ((ctl_ & enable) != 0 && who != user_) {
+    if (!stop || !process_is_dead(static_cast<std::uint32_t>(user_ >> 32))) {
+      violate("access at 0x%zx by %u:%u inside the request of %u:%u", offset,
+              static_cast<unsigned>(who >> 32), static_cast<unsigned>(who),
+              static_cast<unsigned>(user_ >> 32), static_cast<unsigned>(user_));
+    }
+    tainted_ = true;
+  }
+  return true;
+}
+
+Model::Cell* Model::cell(std::size_t offset) {
+  if (offset >= key0 && offset < iv0) return &key_[(offset - key0) / 4];
+  if (offset >= iv0 && offset < cnt0) return &iv_[(offset - iv0) / 4];
+  return nullptr;
+}
+
+std::uint32_t Model::read(std::size_t offset, Who who) {
+  ++counters.reads;
+  counters.picoseconds += read_ps;
+  if (offset == fcsr) ++counters.status_reads;
+  if (!begin_access(offset, who, false)) return fault_.kind == FaultKind::ones && !gated ? ~0U : 0;
+  if (offset == ctl) return ctl_;
+  if (offset == fcsr) return status();
+  if (offset == txfifo) return give();
+  if (offset == icsr) return interrupts_;
+  if (offset >= md0 && offset < md_end) return 0;
+  if (offset == cts_len && traits.has_cts_length) return cts_length_;
+  if (offset >= cnt0 && offset < fcsr) return counter_[(offset - cnt0) / 4];
+  if (const Cell* held = cell(offset)) {
+    if (offset >= iv0 && traits.iv_readback_wrong)
+      violate("the IV registers of this SoC cannot be read back");
+    return held->value;
+  }
+  violate("load from 0x%zx, where nothing can be read", offset);
+  return 0;
+}
+
+void Model::write(std::size_t offset, std::uint32_t value, Who who) {
+  ++counters.writes;
+  counters.picoseconds += write_ps;
+  if (!begin_access(offset, who, offset == ctl && value == 0)) return;
+  if (offset == ctl) {
+    control(value, who);
+  } else if (offset == rxfifo) {
+    receive(value, who);
+  } else if (offset == icsr) {
+    interrupts_ = value;
+  } else if (offset == fcsr) {
+    if ((value & ~0x1f1fU) != 0) violate("store of 0x%08x to FCSR, whose counts are read-only", value);
+  } else if (offset == cts_len && traits.has_cts_length) {
+    cts_length_ = value;
+  } else if (offset >= cnt0 && offset < fcsr) {
+    counter_[(offset - cnt0) / 4] = value;
+  } else if (Cell* held = cell(offset)) {
+    if ((ctl_ & enable) != 0) violate("store to 0x%zx while the engine runs", offset);
+    *held = {value, true, who};
+  } else {
+    violate("store to 0x%zx, where nothing can be written", offset);
+  }
+}
+
+void Model::control(std::uint32_t value, Who who) {
+  if ((value & enable) == 0) {
+    if (value != 0) violate("stopped with 0x%08x instead of 0", value);
+    stop();
+  } else if ((ctl_ & enable) != 0) {
+    violate("started with 0x%08x while it runs", value);
+  } else {
+    start(value, who);
+  }
+}
+
+void Model::start(std::uint32_t value, Who who) {
+  if ((value & 0xf0f80008U) != 0) violate("reserved bits of CTL are set: 0x%08x", value);
+  if (field(value, 4, 3) != 0) violate("method %u is not modelled", field(value, 4, 3));
+  if (field(value, 8, 2) == 3) violate("key size 3 does not exist");
+  if (field(value, 12, 2) > 1) violate("mode %u is unusable on this engine", field(value, 12, 2));
+  if ((value & 0x6) != 0) violate("PRNG_START or DATA_END with a cipher: 0x%08x", value);
+  if ((value & 0x0f00cc00U) != 0) violate("bits that are not the cipher's: 0x%08x", value);
+  ctl_ = value;
+  user_ = who;
+  rx_count_ = tx_count_ = 0;
+  request_blocks_ = 0;
+  working_ = false;
+  tainted_ = fault_active();
+}
+
+void Model::stop() {
+  if ((ctl_ & enable) != 0 && !tainted_) {
+    if (rx_count_ % block_words != 0) violate("stopped with %zu words of an incomplete block", rx_count_);
+    if (rx_count_ != 0) violate("stopped with %zu words that it has not worked on", rx_count_);
+    if (working_) violate("stopped in the middle of a block");
+    if (tx_count_ != 0) violate("stopped with %zu words that nobody has read", tx_count_);
+  }
+  if (request_blocks_ != 0) {
+    ++counters.requests;
+    for (Cell& word : key_) word = {word.value * 0x9e3779b9U + 0x7f4a7c15U, false, 0};
+    for (std::size_t word = 0; word < iv_.size(); ++word) {
+      std::uint32_t last = 0;
+      std::memcpy(&last, chain_.data() + 4 * word, 4);
+      iv_[word] = {traits.iv_readback_wrong ? ~last : last, false, 0};
+    }
+  }
+  explicit_bzero(&schedule_, sizeof schedule_);
+  ctl_ = 0;
+  rx_count_ = tx_count_ = 0;
+  request_blocks_ = 0;
+  working_ = false;
+}
+
+void Model::receive(std::uint32_t value, Who /*who*/) {
+  if ((ctl_ & enable) == 0) {
+    if (!tainted_) violate("data written while the engine is stopped");
+    return;
+  }
+  if (rx_count_ == rx_words) {
+    if (!tainted_) violate("data written into a full FIFO");
+    return;
+  }
+  rx_[rx_count_++] = value;
+  run();
+}
+
+std::uint32_t Model::give() {
+  if (tx_count_ == 0) {
+    if (!tainted_) violate("data read from an empty FIFO");
+    return 0xdeadbeef;
+  }
+  const std::uint32_t value = tx_[0];
+  --tx_count_;
+  std::memmove(tx_.data(), tx_.data() + 1, tx_count_ * sizeof tx_[0]);
+  run();
+  return fault_active() && fault_.kind == FaultKind::wrong_data ? value ^ 0x100U : value;
+}
+
+// Bits 30 and 22 say that a count is not zero.
+std::uint32_t Model::status() const {
+  auto free = static_cast<std::uint32_t>(rx_words - rx_count_);
+  auto available = static_cast<std::uint32_t>(tx_count_);
+  if (fault_active() && fault_.kind == FaultKind::overcount) available = (available + fault_.amount) & 0x3f;
+  return (free != 0 ? 1U << 30 : 0) | free << 24 | (available != 0 ? 1U << 22 : 0) | available << 16;
+}
+
+// Brings the engine to the present.
+void Model::run() {
+  const std::uint64_t now = counters.picoseconds;
+  try_block(now);
+  while (working_ && done_at_ <= now) {
+    finish_block();
+    try_block(done_at_);
+  }
+}
+
+// It starts by itself when a block is there and its result will fit.
+void Model::try_block(std::uint64_t at) {
+  if ((ctl_ & enable) == 0 || working_ || rx_count_ < block_words || tx_count_ + block_words > tx_words)
+    return;
+  if (fault_active() && fault_.kind == FaultKind::stall) return;
+  if (request_blocks_ == 0) first_block();
+  ++request_blocks_;
+  working_ = true;
+  if (traits.early_fetch) fetch_block();
+  done_at_ = at + engine_ps;
+}
+
+void Model::first_block() {
+  const std::size_t words = 4 + 2 * field(ctl_, 8, 2);
+  std::array<std::uint8_t, 32> key{};
+  for (std::size_t word = 0; word < words; ++word) {
+    if (!key_[word].fresh) violate("key word %zu was not written since the last request", word);
+    if (key_[word].fresh && key_[word].writer != user_) violate("key word %zu is another user's", word);
+    std::memcpy(key.data() + 4 * word, &key_[word].value, 4);
+  }
+  const int bits = static_cast<int>(words) * 32;
+  if (field(ctl_, 7, 1) != 0) {
+    AES_set_decrypt_key(key.data(), bits, &schedule_);
+  } else {
+    AES_set_encrypt_key(key.data(), bits, &schedule_);
+  }
+  if (field(ctl_, 12, 2) == 1) {
+    for (std::size_t word = 0; word < iv_.size(); ++word) {
+      if (!iv_[word].fresh) violate("IV word %zu was not written since the last request", word);
+      if (iv_[word].fresh && iv_[word].writer != user_) violate("IV word %zu is another user's", word);
+      std::memcpy(chain_.data() + 4 * word, &iv_[word].value, 4);
+    }
+  }
+}
+
+void Model::fetch_block() {
+  std::memcpy(block_.data(), rx_.data(), block_.size());
+  rx_count_ -= block_words;
+  std::memmove(rx_.data(), rx_.data() + block_words, rx_count_ * sizeof rx_[0]);
+}
+
+void Model::finish_block() {
+  if (!traits.early_fetch) fetch_block();
+  const std::array<std::uint8_t, 16> in = block_;
+  std::array<std::uint8_t, 16> out{};
+  const bool decrypt = field(ctl_, 7, 1) != 0;
+  const bool cbc = field(ctl_, 12, 2) == 1;
+  std::array<std::uint8_t, 16> input = in;
+  if (!decrypt && cbc) {
+    for (std::size_t byte = 0; byte < in.size(); ++byte) input[byte] ^= chain_[byte];
+  }
+  if (decrypt) {
+    AES_decrypt(input.data(), out.data(), &schedule_);
+  } else {
+    AES_encrypt(input.data(), out.data(), &schedule_);
+  }
+  if (decrypt && cbc) {
+    for (std::size_t byte = 0; byte < out.size(); ++byte) out[byte] ^= chain_[byte];
+  }
+  chain_ = decrypt ? in : out;
+  std::memcpy(tx_.data() + tx_count_, out.data(), out.size());
+  tx_count_ += block_words;
+  working_ = false;
+  ++counters.blocks;
+}
+
+}  // namespace sunxi::board

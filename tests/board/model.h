@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model of the first generation's engine ("sun4i-ss"), for tests of its driver.
+//
+// Written from what is publicly known of the device (Linux drivers/crypto/allwinner/sun4i-ss, the vendor's
+// sunxi-ss driver, mails of the vendor's engineers on linux-crypto), not from our driver, and stricter than
+// the device: what the silicon would drop, get wrong or leave undefined is recorded as a violation.
+//
+// Its clock is virtual: a store takes 33.1 ns and a load 93.4 ns, as measured on an A20; the engine works
+// beside them. An object is plain memory, so that it can lie in a mapping that several processes share.
+// Nothing in it is thread-safe but enter() and leave().
+#pragma once
+
+#include <openssl/aes.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace sunxi::board {
+
+enum class FaultKind : std::uint32_t {
+  none,
+  stall,       // the engine takes no further block
+  overcount,   // FCSR counts `amount` more output words than there are
+  zeros,       // loads give 0, stores are lost: as behind a closed clock gate
+  ones,        // loads give all ones, stores are lost: as where nothing answers
+  wrong_data,  // output words come with a flipped bit: nothing can notice
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::none;
+  std::uint32_t amount = 4;
+  std::uint64_t after = 0;     // accesses from when it is set until it begins
+  std::uint64_t duration = 0;  // accesses that it lasts, 0: until it is taken away
+};
+
+// What differs between SoCs.
+struct Traits {
+  bool iv_readback_wrong = true;  // A10, A13
+  bool has_cts_length = false;    // A33, V3s
+  // Whether the words of a block leave the input FIFO when its work begins, or when it is done: not known
+  // of the silicon, so a driver must be right with both.
+  bool early_fetch = true;
+};
+
+struct Counters {
+  std::uint64_t writes = 0;
+  std::uint64_t reads = 0;
+  std::uint64_t status_reads = 0;  // of FCSR, contained in `reads`
+  std::uint64_t requests = 0;      // from start to stop with at least one block
+  std::uint64_t blocks = 0;
+  std::uint64_t picoseconds = 0;  // the virtual clock
+};
+
+class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of meaning
+ public:
+  // The thread that makes the accesses: its process in the upper half.
+  using Who = std::uint64_t;
+
+  static constexpr std::size_t window_bytes = 0x1000;
+  static constexpr std::uint64_t write_ps = 33'100;
+  static constexpr std::uint64_t read_ps = 93'400;
+
+  [[nodiscard]] std::uint32_t read(std::size_t offset, Who who = 0);
+  void write(std::size_t offset, std::uint32_t value, Who who = 0);
+
+  // For the driver in the same process.
+  [[nodiscard]] std::uint64_t now() const { return counters.picoseconds / 1000; }
+
+  void set_fault(const Fault& fault);
+  [[nodiscard]] bool stopped() const { return ctl_ == 0; }
+  void violate(const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+  // One user at a time; a user who was killed inside is waited for no longer than it takes to notice.
+  void enter(std::uint32_t pid);
+  void leave();
+
+  Traits traits;
+  std::uint64_t engine_ps = 0;  // time for one block
+  bool gated = false;           // clock gate closed
+  Counters counters;
+  std::uint64_t violations = 0;
+  std::array<char, 240> first_violation{};
+
+ private:
+  static constexpr std::size_t rx_words = 32;
+  static constexpr std::size_t tx_words = 33;
+
+  // A register that holds its value, with who wrote it since the last request used it.
+  struct Cell {
+    std::uint32_t value = 0;
+    bool fresh = false;
+    Who writer = 0;
+  };
+
+  [[nodiscard]] bool begin_access(std::size_t offset, Who who, bool stop);
+  [[nodiscard]] bool fault_active() const;
+  void control(std::uint32_t value, Who who);
+  void start(std::uint32_t value, Who who);
+  void stop();
+  void receive(std::uint32_t value, Who who);
+  [[nodiscard]] std::uint32_t give();
+  [[nodiscard]] std::uint32_t status() const;
+  void run();
+  void try_block(std::uint64_t at);
+  void first_block();
+  void fetch_block();
+  void finish_block();
+  [[nodiscard]] Cell* cell(std::size_t offset);
+
+  std::uint32_t ctl_ = 0;
+  std::array<Cell, 8> key_{};
+  std::array<Cell, 4> iv_{};
+  std::array<std::uint32_t, 4> counter_{};
+  std::uint32_t interrupts_ = 0;
+  std::uint32_t cts_length_ = 0;
+
+  std::array<std::uint32_t, rx_words> rx_{};
+  std::size_t rx_count_ = 0;
+  std::array<std::uint32_t, tx_words> tx_{};
+  std::size_t tx_count_ = 0;
+
+  AES_KEY schedule_{};
+  std::array<std::uint8_t, 16> chain_{};
+  std::array<std::uint8_t, 16> block_{};
+  bool working_ = false;
+  std::uint64_t done_at_ = 0;  // ps
+  std::uint64_t request_blocks_ = 0;
+  Who user_ = 0;          // of the request that runs
+  bool tainted_ = false;  // a fault has struck it: what its user does now is not his mistake
+
+  Fault fault_;
+  std::uint64_t fault_age_ = 0;
+  bool vanished_ = false;
+
+  std::atomic<std::uint32_t> inside_{0};
+};
+
+// The model's part of a process that is gone, or a corpse.
+[[nodiscard]] bool process_is_dead(std::uint32_t pid);
+
+}  // namespace sunxi::board
