@@ -21,7 +21,8 @@ constexpr std::array entries{
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(std::string_view name, Process& process, const BackendOptions& options) {
+std::unique_ptr<Backend> make_backend(std::string_view name, Process& process,
+                                      const BackendOptions& options) {
   for (const Entry& entry : entries) {
     if (entry.name == name) return entry.make(process, options);
   }

@@ -43,7 +43,8 @@ class FakeBackend final : public Backend {
       session = new Session{{request.key.begin(), request.key.end()}};
       slot.session = session;
       ++plan_.live_sessions;
-    } else if (!std::equal(request.key.begin(), request.key.end(), session->key.begin(), session->key.end())) {
+    } else if (!std::equal(request.key.begin(), request.key.end(), session->key.begin(),
+                           session->key.end())) {
       ++plan_.contract_violations;  // the key changed and nobody released the slot
     }
     std::size_t length = request.length;

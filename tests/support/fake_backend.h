@@ -14,12 +14,12 @@ namespace sunxi::test {
 
 struct FakePlan {
   std::atomic<bool> exists{false};
-  std::atomic<bool> declines{false};           // always answers `refusal`
+  std::atomic<bool> declines{false};  // always answers `refusal`
   std::atomic<Outcome> refusal{Outcome::busy};
-  std::atomic<unsigned> fails_every{0};        // every k-th call stops somewhere in the middle; 0 = never
+  std::atomic<unsigned> fails_every{0};  // every k-th call stops somewhere in the middle; 0 = never
   std::atomic<std::uint64_t> calls{0}, bytes{0};
   std::atomic<int> live_sessions{0};
-  std::atomic<int> contract_violations{0};     // by the caller
+  std::atomic<int> contract_violations{0};  // by the caller
 };
 
 // By backend name: "mmio", "cryptodev", "afalg".
