@@ -77,7 +77,8 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  // As in the configuration key `backends`: "afalg", "cryptodev", "mmio". Static storage.
+  // As in the configuration key `backends`: "afalg", "cryptodev", "mmio". Static storage,
+  // with a NUL behind it.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 
   // From capability data alone: touches no device, makes no system call.

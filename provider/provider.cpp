@@ -7,6 +7,7 @@
 #include <openssl/opensslv.h>
 #include <openssl/params.h>
 
+#include <cinttypes>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -113,6 +114,17 @@ Provider::Provider(const OSSL_CORE_HANDLE* core_handle, const Core& upcalls,
   if (!random_dispatch_.empty())
     random_table_.push_back({"CTR-DRBG", "", random_dispatch_.data(), "the default provider's CTR-DRBG"});
   random_table_.push_back({nullptr, nullptr, nullptr, nullptr});
+}
+
+Provider::~Provider() {
+  if (!process->logs(LogLevel::info)) return;
+  for (const char* name : counted) {
+    const Router::Counts numbers = router.counts(name);
+    if (numbers.requests + numbers.failures + numbers.declines == 0) continue;
+    process->log(LogLevel::info,
+                 "%s: %" PRIu64 " requests, %" PRIu64 " bytes, %" PRIu64 " failures, %" PRIu64 " declines",
+                 name, numbers.requests, numbers.bytes, numbers.failures, numbers.declines);
+  }
 }
 
 bool Provider::get_params(OSSL_PARAM* params) const noexcept {

@@ -32,6 +32,7 @@ class Provider {
            const Settings& settings, std::unique_ptr<Process> process);
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
+  ~Provider();  // logs a summary; many programs end without teardown
 
   [[nodiscard]] const OSSL_ALGORITHM* ciphers() const noexcept { return cipher_table_.data(); }
   [[nodiscard]] const OSSL_ALGORITHM* random_generators() const noexcept { return random_table_.data(); }

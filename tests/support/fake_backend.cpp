@@ -115,7 +115,7 @@ namespace sunxi {
 std::unique_ptr<Backend> make_backend(std::string_view name, Process&, const BackendOptions&) {
   test::FakePlan& plan = test::fake_plan(name);
   if (!plan.exists) return nullptr;
-  return std::make_unique<test::FakeBackend>(name, plan);
+  return std::make_unique<test::FakeBackend>(*std::find(test::names.begin(), test::names.end(), name), plan);
 }
 
 }  // namespace sunxi

@@ -3,11 +3,17 @@
 #include "backends/process.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <string>
 #include <thread>
 #include <vector>
@@ -145,6 +151,56 @@ TEST_CASE("repeated errors are held back for a while") {
   process.time += 11'000'000'000U;
   process.log(LogLevel::error, "again");
   CHECK(process.lines.back() == "sunxi: again\n");
+}
+
+// From now on fstat answers `answer`, everything else is let through.
+bool answer_fstat(int answer) {
+#if defined(SYS_fstat64)
+  constexpr std::uint32_t number = SYS_fstat64;
+#else
+  constexpr std::uint32_t number = SYS_fstat;
+#endif
+  std::array filter{
+      sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(answer)),
+      sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_CASE("a sandbox is noticed whenever it begins, and a filter that lets fstat through is seen in /proc") {
+  CHECK_FALSE(Process::filtered());
+  for (const int answer : {EACCES, EPERM}) {
+    CHECK(in_child([&] {
+      Collected process;
+      process.set_log_level(LogLevel::info);
+      const Descriptor file(temporary_file());
+      if (process.sandboxed() || !answer_fstat(answer)) return false;
+      return process.sandboxed() && file.state() == Descriptor::State::sandboxed && Process::filtered();
+    }));
+  }
+}
+
+TEST_CASE("in a sandbox nothing is logged") {
+  std::array<int, 2> ends{};
+  REQUIRE(pipe(ends.data()) == 0);
+  CHECK(in_child([&] {
+    dup2(ends[1], STDERR_FILENO);
+    Process process;
+    process.log(LogLevel::error, "before");
+    if (!answer_fstat(EACCES)) return false;
+    process.log(LogLevel::error, "after");
+    return true;
+  }));
+  close(ends[1]);
+  std::array<char, 200> text{};
+  const ssize_t got = read(ends[0], text.data(), text.size() - 1);
+  close(ends[0]);
+  CHECK(got > 0);
+  CHECK(std::string(text.data()) == "sunxi: before\n");
 }
 
 TEST_CASE("a log line never lands in a file that took the place of standard error") {
