@@ -32,6 +32,24 @@ enum class Owner : std::uint8_t { software, ours };
 using Transform = int (*)(void* context, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                           const unsigned char* in, std::size_t length) noexcept;
 
+// Keys and IVs are short: in the usual lengths a move or two instead of a call.
+inline void copy_key(std::uint8_t* to, const unsigned char* from, std::size_t bytes) noexcept {
+  if (bytes == 16) {
+    std::memcpy(to, from, 16);
+  } else if (bytes == 32) {
+    std::memcpy(to, from, 32);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+inline void copy_iv(std::uint8_t* to, const unsigned char* from, std::size_t bytes) noexcept {
+  if (bytes == max_iv_bytes) {
+    std::memmove(to, from, max_iv_bytes);
+  } else {
+    std::memmove(to, from, bytes);
+  }
+}
+
 // The state of a context, all of it plain data: a duplicate is a copy.
 struct Stream {
   std::size_t limit = never;  // shorter requests go straight to software; 0 while the stream is ours
@@ -82,7 +100,6 @@ class CipherContext {
   // Straight to malloc: contexts are made for single short messages too.
   static void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
   static void operator delete(void* memory) noexcept { std::free(memory); }
-  static void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
   // Null when memory is out. Has no session of its own before it needs one.
   [[nodiscard]] CipherContext* duplicate() const noexcept;
@@ -227,7 +244,7 @@ void CipherContext::remember_key(const unsigned char* key) noexcept {
   // Programs that pass the same key again keep their session.
   if (stream_.has_key && CRYPTO_memcmp(stream_.key.data(), key, bytes) == 0) return;
   release_sessions();
-  std::memcpy(stream_.key.data(), key, bytes);
+  copy_key(stream_.key.data(), key, bytes);
   stream_.has_key = true;
 }
 
@@ -270,7 +287,7 @@ int CipherContext::init(Direction direction, const unsigned char* key, std::size
   if (use_key != nullptr) remember_key(use_key);
   stream_.iv_is_here = use_iv != nullptr;
   if (use_iv != nullptr) {
-    std::memmove(stream_.iv.data(), use_iv, spec().iv_bytes);  // may be the pointer that get_params gave
+    copy_iv(stream_.iv.data(), use_iv, spec().iv_bytes);  // may be the pointer that get_params gave
     stream_.start_iv = stream_.iv;
     stream_.inner_start_iv_is_stale = false;
   }
@@ -385,6 +402,7 @@ int CipherContext::continue_stream(unsigned char* out, std::size_t* out_bytes, s
 // An update of a stream that software owns, long enough for a backend.
 int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                                const unsigned char* in, std::size_t length) noexcept {
+  if (!provider_.router.ready(route(), length)) return software_update(out, out_bytes, out_size, in, length);
   set_limit();
   const std::size_t partial = (stream_.update_bytes - stream_.update_bytes_before) % block();
   const std::size_t fill = partial == 0 ? 0 : block() - partial;
@@ -395,9 +413,7 @@ int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::
   const std::size_t first = something_buffered ? block() : 0;
   std::size_t whole = length < fill ? 0 : (length - fill) - (length - fill) % block();
   if (holds_back() && whole != 0 && fill + whole == length) whole -= block();
-  if (whole == 0 || out_size < first + whole || length < stream_.limit ||
-      !provider_.router.ready(route(), length))
-    return software_update(out, out_bytes, out_size, in, length);
+  if (whole == 0 || out_size < first + whole) return software_update(out, out_bytes, out_size, in, length);
 
   std::size_t flushed = 0;
   bool empty = true;
@@ -590,8 +606,10 @@ int cipher_init(void* opaque, const unsigned char* key, std::size_t key_bytes, c
   return context(opaque)->init(D, key, key_bytes, iv, iv_bytes, params);
 }
 
-int cipher_update(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
-                  const unsigned char* in, std::size_t length) noexcept {
+// A cache line of its own: where it lies within one makes a tenth of a 16-byte request.
+[[gnu::aligned(64)]] int cipher_update(void* opaque, unsigned char* out, std::size_t* out_bytes,
+                                       std::size_t out_size, const unsigned char* in,
+                                       std::size_t length) noexcept {
   return context(opaque)->update(out, out_bytes, out_size, in, length);
 }
 
@@ -599,8 +617,9 @@ int cipher_final(void* opaque, unsigned char* out, std::size_t* out_bytes, std::
   return context(opaque)->final(out, out_bytes, out_size);
 }
 
-int cipher_cipher(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
-                  const unsigned char* in, std::size_t length) noexcept {
+[[gnu::aligned(64)]] int cipher_cipher(void* opaque, unsigned char* out, std::size_t* out_bytes,
+                                       std::size_t out_size, const unsigned char* in,
+                                       std::size_t length) noexcept {
   return context(opaque)->cipher(out, out_bytes, out_size, in, length);
 }
 

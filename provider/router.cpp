@@ -56,10 +56,13 @@ bool Router::asks(const Health& health) const noexcept {
 
 bool Router::ready(const Route& route, std::size_t length) const noexcept {
   if (length < threshold(route)) return false;
+  std::uint64_t earliest = UINT64_MAX;
   for (std::size_t i = 0; i < backends_.size(); ++i) {
-    if (asks(health_[route.row][i])) return true;
+    const Health& health = health_[route.row][i];
+    if (health.never.load(std::memory_order_relaxed)) continue;
+    earliest = std::min(earliest, health.resting_until.load(std::memory_order_relaxed));
   }
-  return false;
+  return earliest == 0 || (earliest != UINT64_MAX && process_.now() >= earliest);
 }
 
 Routed Router::crypt(const Route& route, std::size_t length, CipherRequest request,

@@ -76,9 +76,10 @@ class MmioBackend final : public Backend {
   [[nodiscard]] bool supports(const CipherSpec& spec) const noexcept override {
     if (!enabled()) return false;
     if (!detect_) return soc_ != nullptr && engine_supports(soc_->kind, spec);
-    const auto socs = known_socs();
-    return std::any_of(socs.begin(), socs.end(),
-                       [&](const Soc& soc) { return engine_supports(soc.kind, spec); });
+    for (const Soc& soc : known_socs()) {
+      if (engine_supports(soc.kind, spec)) return true;
+    }
+    return false;
   }
 
   [[nodiscard]] Result crypt(KeySlot& /*slot*/, const CipherRequest& request) noexcept override {
@@ -226,7 +227,7 @@ class MmioBackend final : public Backend {
 
     const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t page = soc->base / page_bytes * page_bytes;
-    Mapping registers(memory.get(), page, page_bytes);
+    Mapping registers(memory.get(), page, static_cast<std::size_t>(page_bytes));
     if (!registers) return decline_device(errno);
     Mapping lock_page(lock_file.get(), 0, lock_file_bytes);
     if (!lock_page) return decline(Reason::no_lock, "cannot map the lock file: %s", std::strerror(errno));

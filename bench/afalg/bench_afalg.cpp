@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int skipped = 77;
 constexpr std::size_t most = 65536;
-constexpr int turns = 25;  // per round, so that other load on the machine meets all alike
+constexpr int turns = 25;  // per round, whose median counts: other load on the machine meets all alike
 
 // Chosen by the driver that the backend uses, so that both loops run on the same one.
 int open_bare(const char* driver, const std::array<std::uint8_t, 16>& key) {
@@ -78,22 +78,17 @@ class Bare {
   alignas(cmsghdr) std::array<std::uint8_t, CMSG_SPACE(4) + CMSG_SPACE(20)> control_{};
 };
 
-struct Rate {
-  double requests = 0;
-  double seconds = 0;
-  [[nodiscard]] double get() const { return requests / seconds; }
-};
-
 template <class Request>
-void add(Rate& rate, Clock::duration time, std::size_t batch, Request request) {
+double rate(Clock::duration time, std::size_t batch, Request request) {
+  std::size_t count = 0;
   const Clock::time_point start = Clock::now();
   Clock::duration passed{};
   do {
     for (std::size_t i = 0; i < batch; ++i) request();
-    rate.requests += static_cast<double>(batch);
+    count += batch;
     passed = Clock::now() - start;
   } while (passed < time);
-  rate.seconds += std::chrono::duration<double>(passed).count();
+  return static_cast<double>(count) / std::chrono::duration<double>(passed).count();
 }
 
 double median(std::vector<double> values) {
@@ -162,16 +157,16 @@ int main(int count, char** arguments) {
     std::array<std::vector<double>, 4> rates;
     request.length = bytes;
     for (int round = 0; round < rounds; ++round) {
-      std::array<Rate, 4> sums;
+      std::array<std::vector<double>, 4> turn_rates;
       for (int turn = 0; turn < turns; ++turn) {
-        add(sums[0], slice / turns, batch, [&] { bare.request(in, out, bytes); });
+        turn_rates[0].push_back(rate(slice / turns, batch, [&] { bare.request(in, out, bytes); }));
         request.out = out;
-        add(sums[1], slice / turns, batch, serve);
-        add(sums[2], slice / turns, batch, [&] { bare.request(in, in, bytes); });
+        turn_rates[1].push_back(rate(slice / turns, batch, serve));
+        turn_rates[2].push_back(rate(slice / turns, batch, [&] { bare.request(in, in, bytes); }));
         request.out = in;
-        add(sums[3], slice / turns, batch, serve);
+        turn_rates[3].push_back(rate(slice / turns, batch, serve));
       }
-      for (std::size_t i = 0; i < rates.size(); ++i) rates[i].push_back(sums[i].get());
+      for (std::size_t i = 0; i < rates.size(); ++i) rates[i].push_back(median(turn_rates[i]));
     }
     std::array<std::vector<double>, 2> ratios;
     for (std::size_t i = 0; i < rates[0].size(); ++i) {

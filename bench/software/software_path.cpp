@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -32,9 +34,11 @@ double seconds(const std::function<void()>& work) {
 }
 
 // Median over alternating pairs of time(reference) / time(subject).
-double ratio(const std::function<void()>& reference, const std::function<void()>& subject, int pairs) {
+double ratio(const std::function<void()>& reference, const std::function<void()>& subject,
+             const std::function<void()>& before, int pairs) {
   std::vector<double> ratios;
   for (int i = 0; i < pairs; ++i) {
+    before();
     double r = 0;
     double s = 0;
     if (i % 2 == 0) {
@@ -50,34 +54,33 @@ double ratio(const std::function<void()>& reference, const std::function<void()>
   return ratios[ratios.size() / 2];
 }
 
+// The same buffers for all, so that their addresses make no difference.
+std::array<unsigned char, 16384 + 64> in_buffer;
+std::array<unsigned char, 16384 + 64> out_buffer;
+
 class Stream {
  public:
   Stream(const Library& library, const std::string& name, bool encrypt)
-      : cipher_(library.cipher(name)),
-        context_(EVP_CIPHER_CTX_new()),
-        buffer_(16384 + 32),
-        encrypt_(encrypt) {
+      : cipher_(library.cipher(name)), context_(EVP_CIPHER_CTX_new()), encrypt_(encrypt) {
     EVP_CipherInit_ex2(context_.get(), cipher_.get(), key.data(), iv.data(), encrypt ? 1 : 0, nullptr);
   }
   void updates(std::size_t size, int count) {
     int bytes = 0;
     for (int i = 0; i < count; ++i)
-      EVP_CipherUpdate(context_.get(), out_.data(), &bytes, buffer_.data(), static_cast<int>(size));
+      EVP_CipherUpdate(context_.get(), out_buffer.data(), &bytes, in_buffer.data(), static_cast<int>(size));
   }
   void messages(std::size_t size, int count) {
     int bytes = 0;
     for (int i = 0; i < count; ++i) {
       const CipherContextPtr context(EVP_CIPHER_CTX_new());
       EVP_CipherInit_ex2(context.get(), cipher_.get(), key.data(), iv.data(), encrypt_ ? 1 : 0, nullptr);
-      EVP_CipherUpdate(context.get(), out_.data(), &bytes, buffer_.data(), static_cast<int>(size));
+      EVP_CipherUpdate(context.get(), out_buffer.data(), &bytes, in_buffer.data(), static_cast<int>(size));
     }
   }
 
  private:
   CipherPtr cipher_;
   CipherContextPtr context_;
-  std::vector<unsigned char> buffer_;
-  std::vector<unsigned char> out_ = std::vector<unsigned char>(16384 + 64);
   bool encrypt_;
 };
 
@@ -94,22 +97,33 @@ int main(int argc, char** argv) {
   const Library reference("default");
   const Library again("default");
   std::printf("%-22s %8s %8s %10s\n", cipher.c_str(), "bytes", "sunxi", "default");
+  // Contexts at ever new addresses, because a cache line more or less is as much as what is measured.
+  std::vector<std::unique_ptr<Stream>> pool;
+  std::array<Stream*, 3> streams{};
+  const auto renew = [&](bool encrypt) {
+    pool.clear();
+    static std::minstd_rand random(1);
+    std::vector<std::unique_ptr<char[]>> gaps;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      gaps.push_back(std::make_unique<char[]>(16 * (random() % 40) + 1));
+      const Library& library = i == 0 ? reference : i == 1 ? ours : again;
+      pool.push_back(std::make_unique<Stream>(library, cipher, encrypt));
+      streams[i] = pool.back().get();
+    }
+  };
   for (const bool encrypt : {true, false}) {
-    Stream a(ours, cipher, encrypt);
-    Stream b(reference, cipher, encrypt);
-    Stream c(again, cipher, encrypt);
     for (const std::size_t size : {16, 64, 256, 511, 1024, 4096, 16384}) {
       const int count = static_cast<int>(2'000'000 / (size + 100)) + 1;
-      const double r = ratio([&] { b.updates(size, count); }, [&] { a.updates(size, count); }, pairs);
-      const double n = ratio([&] { b.updates(size, count); }, [&] { c.updates(size, count); }, pairs);
-      std::printf("%-22s %8zu %8.3f %10.3f\n", encrypt ? "encrypt" : "decrypt", size, r, n);
+      const auto run = [&](std::size_t i) { return [&, i] { streams[i]->updates(size, count); }; };
+      const auto fresh = [&] { renew(encrypt); };
+      std::printf("%-22s %8zu %8.3f %10.3f\n", encrypt ? "encrypt" : "decrypt", size,
+                  ratio(run(0), run(1), fresh, pairs), ratio(run(0), run(2), fresh, pairs));
+      std::fflush(stdout);
     }
   }
-  Stream a(ours, cipher, true);
-  Stream b(reference, cipher, true);
-  Stream c(again, cipher, true);
-  const double r = ratio([&] { b.messages(16, 5000); }, [&] { a.messages(16, 5000); }, pairs);
-  const double n = ratio([&] { b.messages(16, 5000); }, [&] { c.messages(16, 5000); }, pairs);
-  std::printf("%-22s %8d %8.3f %10.3f\n", "new context, encrypt", 16, r, n);
+  const auto run = [&](std::size_t i) { return [&, i] { streams[i]->messages(16, 5000); }; };
+  const auto fresh = [&] { renew(true); };
+  std::printf("%-22s %8d %8.3f %10.3f\n", "new context, encrypt", 16, ratio(run(0), run(1), fresh, pairs),
+              ratio(run(0), run(2), fresh, pairs));
   return 0;
 }

@@ -32,6 +32,7 @@ namespace {
 
 using namespace sunxi;
 using namespace sunxi::board;
+using namespace std::string_literals;
 namespace fs = std::filesystem;
 
 // A process whose clock the test moves and whose log it reads.
@@ -144,7 +145,7 @@ int exit_status(pid_t child) {
 TEST_CASE("board: random requests are served with the right bytes", "[board]") {
   OnBoard on;
   const auto backend = on.make();
-  std::mt19937_64 random(11);
+  std::mt19937_64 random = seeded(11);
   for (int number = 0; number < 100; ++number) {
     INFO("case " << number << " " << on.process.log());
     Case test(random);
@@ -156,7 +157,7 @@ TEST_CASE("board: random requests are served with the right bytes", "[board]") {
 TEST_CASE("board: a long request is served in pieces", "[board]") {
   OnBoard on;
   const auto backend = on.make();
-  std::mt19937_64 random(12);
+  std::mt19937_64 random = seeded(12);
   Case test(random, 40000);
   const std::uint64_t before = on.counters().requests;
   REQUIRE(served(*backend, test));
@@ -170,7 +171,7 @@ TEST_CASE("board: what the backend says of itself", "[board]") {
   std::array<char, 32> text{'x'};
   backend->driver(spec, text);
   CHECK(std::string(text.data()).empty());
-  std::mt19937_64 random(13);
+  std::mt19937_64 random = seeded(13);
   Case test(random, 16);
   REQUIRE(served(*backend, test));
   backend->driver(spec, text);
@@ -185,7 +186,7 @@ TEST_CASE("board: nothing is opened before it is needed, and nothing stays open"
   const std::size_t before = open_descriptors();
   const auto backend = on.make();
   CHECK_FALSE(fs::exists(OnBoard::lock_path()));
-  std::mt19937_64 random(14);
+  std::mt19937_64 random = seeded(14);
   Case test(random, 64);
   errno = EDOM;
   REQUIRE(once(*backend, test).outcome == Outcome::served);
@@ -226,7 +227,7 @@ TEST_CASE("board: output ahead of the input is left to others", "[board]") {
 
 TEST_CASE("board: settings that leave no engine", "[board]") {
   OnBoard on;
-  std::mt19937_64 random(15);
+  std::mt19937_64 random = seeded(15);
   Case test(random, 64);
   SECTION("off") {
     on.options.mmio_device = BackendOptions::MmioDevice::off;
@@ -257,7 +258,7 @@ TEST_CASE("board: an explicit device and SoC", "[board]") {
   on.options.mmio_soc = "sun4i-a10";
   OnBoard::write("compatible", "");
   const auto backend = on.make();
-  std::mt19937_64 random(16);
+  std::mt19937_64 random = seeded(16);
   Case test(random, 64);
   CHECK(served(*backend, test));
 }
@@ -266,11 +267,11 @@ TEST_CASE("board: why there is no engine is said once", "[board]") {
   OnBoard on;
   std::string expected;
   SECTION("no Allwinner SoC") {
-    OnBoard::write("compatible", std::string("raspberrypi,4-model-b\0brcm,bcm2711\0", 36));
+    OnBoard::write("compatible", "raspberrypi,4-model-b\0brcm,bcm2711\0"s);
     expected = "no Allwinner engine: the device tree names none";
   }
   SECTION("an engine of another kind") {
-    OnBoard::write("compatible", std::string("some,board\0allwinner,sun8i-h3\0", 30));
+    OnBoard::write("compatible", "some,board\0allwinner,sun8i-h3\0"s);
     expected = "the engine of sun8i-h3 is not driven";
   }
   SECTION("no /dev/mem") {
@@ -294,7 +295,7 @@ TEST_CASE("board: why there is no engine is said once", "[board]") {
     expected = "0x01c2009c bit 31, 0x01c20060 bit 5,";
   }
   const auto backend = on.make();
-  std::mt19937_64 random(17);
+  std::mt19937_64 random = seeded(17);
   Case test(random, 64);
   CHECK(once(*backend, test).outcome == Outcome::unavailable);
   CHECK(once(*backend, test).outcome == Outcome::unavailable);
@@ -311,7 +312,7 @@ TEST_CASE("board: the engine is used when what was in the way has gone", "[board
   const char* key = GENERATE("gated", "bound", "refuse-open", "refuse-map");
   on.set(key, std::string_view(key) == "bound" ? "sun4i-ss" : "1");
   const auto backend = on.make();
-  std::mt19937_64 random(18);
+  std::mt19937_64 random = seeded(18);
   Case test(random, 64);
   REQUIRE(once(*backend, test).outcome == Outcome::unavailable);
   on.set(key, std::string_view(key) == "bound" ? "none" : "0");
@@ -321,7 +322,7 @@ TEST_CASE("board: the engine is used when what was in the way has gone", "[board
 TEST_CASE("board: a driver of the kernel that comes later is noticed within a second", "[board]") {
   OnBoard on;
   const auto backend = on.make();
-  std::mt19937_64 random(19);
+  std::mt19937_64 random = seeded(19);
   Case first(random, 64);
   REQUIRE(served(*backend, first));
   on.set("bound", "sun4i-ss");
@@ -351,7 +352,7 @@ TEST_CASE("board: a driver of the kernel that comes later is noticed within a se
 TEST_CASE("board: faults of the engine", "[board]") {
   OnBoard on;
   const auto backend = on.make();
-  std::mt19937_64 random(20);
+  std::mt19937_64 random = seeded(20);
   Case warm(random, 64);
   REQUIRE(served(*backend, warm));
   const std::string kind = GENERATE("stall", "overcount", "zeros", "ones");
@@ -377,7 +378,7 @@ TEST_CASE("board: faults of the engine", "[board]") {
 TEST_CASE("board: the lock file", "[board]") {
   OnBoard on;
   const auto backend = on.make();
-  std::mt19937_64 random(21);
+  std::mt19937_64 random = seeded(21);
   Case test(random, 64);
   const fs::path path = OnBoard::lock_path();
   const std::string content(4096, '\0');
@@ -468,7 +469,7 @@ TEST_CASE("board: the lock file", "[board]") {
 TEST_CASE("board: a holder that was killed in the middle of a request", "[board]") {
   OnBoard on;
   const auto backend = on.make();
-  std::mt19937_64 random(22);
+  std::mt19937_64 random = seeded(22);
   for (int number = 0; number < 10; ++number) {
     const std::uint64_t before = on.counters().blocks;
     const pid_t child = fork();
@@ -494,7 +495,7 @@ TEST_CASE("board: a holder that was killed in the middle of a request", "[board]
 TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
   OnBoard on;
   const auto backend = on.make();
-  std::mt19937_64 random(23);
+  std::mt19937_64 random = seeded(23);
   Case warm(random, 64);
   if (GENERATE(true, false)) REQUIRE(served(*backend, warm));
   const pid_t child = fork();
@@ -525,10 +526,9 @@ TEST_CASE("board: processes of their own share the engine", "[board]") {
     if (child == 0) {
       TestProcess process;
       const auto backend = make_mmio_backend(process, {});
-      std::mt19937_64 random(seed);
+      std::mt19937_64 random = seeded(seed);
       for (int number = 0; number < 15;) {
         Case test(random);
-        KeySlot slot;
         // All may be making the lock file at once.
         if (once(*backend, test).outcome == Outcome::unavailable) continue;
         Case next(random);
@@ -549,7 +549,7 @@ TEST_CASE("board: threads share the engine", "[board]") {
   std::vector<std::thread> threads;
   for (unsigned number = 0; number < 16; ++number) {
     threads.emplace_back([&, number] {
-      std::mt19937_64 random(200 + number);
+      std::mt19937_64 random = seeded(200 + number);
       for (int turn = 0; turn < 8; ++turn) {
         Case test(random, 16 * (1 + up_to(random, 40)));
         served_in_the_end(*backend, test) ? ++right : ++wrong;

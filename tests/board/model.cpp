@@ -78,6 +78,7 @@ void Model::violate(const char* format, ...) {
   if (violations++ != 0) return;
   va_list arguments;
   va_start(arguments, format);
+  // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it is initialised one line up
   std::vsnprintf(first_violation.data(), first_violation.size(), format, arguments);
   va_end(arguments);
 }

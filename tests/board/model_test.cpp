@@ -13,8 +13,6 @@
 
 namespace {
 
-using sunxi::board::Fault;
-using sunxi::board::FaultKind;
 using sunxi::board::Model;
 
 struct Bench {

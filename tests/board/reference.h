@@ -16,6 +16,11 @@ namespace sunxi::board {
 
 using Bytes = std::vector<std::uint8_t>;
 
+// Repeatable on purpose.
+inline std::mt19937_64 seeded(std::uint64_t seed) {
+  return std::mt19937_64(seed);
+}
+
 inline Bytes random_bytes(std::mt19937_64& random, std::size_t size) {
   Bytes bytes(size);
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());

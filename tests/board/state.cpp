@@ -56,12 +56,14 @@ bool write_file(const char* folder, const char* name, std::string_view content) 
   return written;
 }
 
+// The arguments of syscall() are not converted: an int would fill half a register.
 State* map_state(int file) {
 #if defined(SYS_mmap2)
   const long address =
-      syscall(SYS_mmap2, nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+      syscall(SYS_mmap2, nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0L);
 #else
-  const long address = syscall(SYS_mmap, nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  const long address =
+      syscall(SYS_mmap, nullptr, sizeof(State), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0L);
 #endif
   syscall(SYS_close, file);
   return address == -1 ? nullptr : reinterpret_cast<State*>(address);

@@ -35,7 +35,7 @@ std::unique_ptr<Model> random_model(std::mt19937_64& random) {
 }  // namespace
 
 TEST_CASE("sun4i-ss: same bytes as libcrypto", "[sun4i-ss]") {
-  std::mt19937_64 random(1);
+  std::mt19937_64 random = seeded(1);
   for (std::size_t number = 0; number < cases(2000); ++number) {
     INFO("case " << number);
     const auto model = random_model(random);
@@ -52,7 +52,7 @@ TEST_CASE("sun4i-ss: same bytes as libcrypto", "[sun4i-ss]") {
 }
 
 TEST_CASE("sun4i-ss: requests follow each other on one engine", "[sun4i-ss]") {
-  std::mt19937_64 random(2);
+  std::mt19937_64 random = seeded(2);
   Model model;
   Sun4iSs<Model> driver(model);
   for (int number = 0; number < 200; ++number) {
@@ -65,7 +65,6 @@ TEST_CASE("sun4i-ss: requests follow each other on one engine", "[sun4i-ss]") {
 }
 
 TEST_CASE("sun4i-ss: accesses at the lower bound", "[sun4i-ss]") {
-  std::mt19937_64 random(3);
   const bool early_fetch = GENERATE(true, false);
   const std::uint64_t engine_ns = GENERATE(0U, 73U, 133U);
   for (const std::size_t key_bytes : {16U, 24U, 32U}) {
@@ -101,7 +100,7 @@ TEST_CASE("sun4i-ss: accesses at the lower bound", "[sun4i-ss]") {
 }
 
 TEST_CASE("sun4i-ss: faults cost time, never data", "[sun4i-ss]") {
-  std::mt19937_64 random(4);
+  std::mt19937_64 random = seeded(4);
   const FaultKind kind = GENERATE(FaultKind::stall, FaultKind::overcount, FaultKind::zeros, FaultKind::ones);
   std::size_t noticed = 0;
   for (std::size_t number = 0; number < cases(1500); ++number) {
@@ -133,7 +132,7 @@ TEST_CASE("sun4i-ss: faults cost time, never data", "[sun4i-ss]") {
 // Away for longer than a burst, so that an FCSR value shows it. (What comes and goes between two FCSR values
 // cannot be noticed with one of them for 32 words.)
 TEST_CASE("sun4i-ss: an engine that was away is not believed", "[sun4i-ss]") {
-  std::mt19937_64 random(5);
+  std::mt19937_64 random = seeded(5);
   const FaultKind kind = GENERATE(FaultKind::zeros, FaultKind::ones);
   std::size_t noticed = 0;
   for (std::size_t number = 0; number < cases(1500); ++number) {
@@ -164,7 +163,7 @@ TEST_CASE("sun4i-ss: alive() tells a closed clock gate", "[sun4i-ss]") {
 }
 
 TEST_CASE("sun4i-ss: wiped key registers hold no key", "[sun4i-ss]") {
-  std::mt19937_64 random(6);
+  std::mt19937_64 random = seeded(6);
   Model model;
   model.set_fault({FaultKind::stall});
   Sun4iSs<Model> driver(model);
