@@ -79,9 +79,10 @@ struct Stream {
   std::uint8_t buffered = 0;  // bytes in buffer, while the stream is ours
   std::array<std::uint8_t, max_iv_bytes> iv{};
   std::array<std::uint8_t, max_iv_bytes> start_iv{};  // valid after an init with an IV
-  // Not set before they are used: contexts are made for single short messages too.
-  std::array<std::uint8_t, max_block> buffer;
+  // Not set before they are used, and no more than that is wiped: contexts are made for single short
+  // messages too.
   std::array<std::uint8_t, max_key_bytes> key;
+  std::array<std::uint8_t, max_block> buffer;
 };
 
 class CipherContext {
@@ -210,8 +211,12 @@ CipherContext::~CipherContext() {
   provider_.router.add_software(stream_.requests - foreign_requests_,
                                 stream_.update_bytes + stream_.cipher_bytes - foreign_bytes_);
   software().freectx(inner_);
-  wipe(stream_.key.data(), stream_.key.size());
-  wipe(stream_.buffer.data(), stream_.buffer.size());
+  if (spec().key_bytes <= 32) {
+    wipe(stream_.key.data(), 32);
+  } else {
+    wipe(stream_.key.data(), stream_.key.size());
+  }
+  if (stream_.owner == Owner::ours) wipe(stream_.buffer.data(), stream_.buffer.size());
 }
 
 CipherContext* CipherContext::duplicate() const noexcept {
@@ -254,6 +259,7 @@ int CipherContext::init(Direction direction, const unsigned char* key, std::size
   if (was_ours) {
     stream_.owner = Owner::software;
     stream_.buffered = 0;
+    wipe(stream_.buffer.data(), stream_.buffer.size());
     if (!set_inner_padding(stream_.padding)) return 0;
   }
   const unsigned char* use_key = key;
