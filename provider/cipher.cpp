@@ -100,6 +100,8 @@ class CipherContext {
 
   // Straight to malloc: contexts are made for single short messages too.
   static void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
+  static void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+  // NOLINTNEXTLINE(cert-dcl54-cpp,misc-new-delete-overloads): there is no throwing new to match
   static void operator delete(void* memory) noexcept { std::free(memory); }
 
   // Null when memory is out. Has no session of its own before it needs one.

@@ -36,6 +36,7 @@ struct Plan {
 std::array<Plan, call_count> plans;
 std::array<std::atomic<int>, call_count> counts;
 std::atomic<int> last_socket{-1};
+std::atomic<int> unaligned{0};
 std::atomic<bool> modelled{false};
 
 // 1 if this call shall fail.
@@ -222,10 +223,14 @@ void inject(Call call, int error, int skip, int times) {
 void clear() {
   for (Plan& plan : plans) plan.times = 0;
   for (std::atomic<int>& count : counts) count = 0;
+  unaligned = 0;
 }
 
 int count(Call call) {
   return counts[static_cast<std::size_t>(call)];
+}
+int unaligned_receives() {
+  return unaligned;
 }
 int last_operation_socket() {
   return last_socket;
@@ -314,6 +319,7 @@ ssize_t sendmsg(int number, const msghdr* message, int flags) {
 ssize_t recv(int number, void* out, size_t bytes, int flags) {
   int error = 0;
   const bool fail = fails(Call::receive, error);
+  if (reinterpret_cast<std::uintptr_t>(out) % 4096 != 0) ++unaligned;
   const auto found = find(number);
   const ssize_t got = found ? model_receive(*found, out, bytes, flags)
                             : syscall(SYS_recvfrom, number, out, bytes, flags, nullptr, nullptr);

@@ -23,6 +23,8 @@ void clear();
 
 // Calls since the last clear().
 int count(Call call);
+// Those of Call::receive whose buffer did not begin at a page.
+int unaligned_receives();
 // The most recent operation socket.
 int last_operation_socket();
 

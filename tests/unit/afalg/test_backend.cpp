@@ -969,12 +969,13 @@ TEST_CASE("a driver that comes later is found") {
   backend->release(slot);
 }
 
-TEST_CASE("sun8i drivers get small chunks") {
+TEST_CASE("sun8i drivers get small chunks and whole pages") {
   Bed bed(true, true);
   KeySlot slot;
   must_serve(*bed.backend, slot, Bytes(16, 1), 65536);
   CHECK(kernel_calls::count(Call::send) == 2);
   CHECK(kernel_calls::count(Call::receive) == 2);
+  CHECK(kernel_calls::unaligned_receives() == 0);
   bed.backend->release(slot);
 }
 

@@ -171,9 +171,9 @@ TEST_CASE("lock: a waiter gets it when it is released", "[lock]") {
 
 TEST_CASE("lock: threads and processes exclude each other", "[lock]") {
   LockFixture fixture;
-  constexpr int turns = 2000;
+  constexpr std::uint64_t turns = 2000;
   const auto work = [&](const LockIdentity& self) {
-    for (int turn = 0; turn < turns;) {
+    for (std::uint64_t turn = 0; turn < turns;) {
       if (fixture.lock.acquire(self, fixture.process) == Taken::no) continue;
       ++fixture.shared.counter;
       fixture.lock.release(fixture.process);
@@ -183,6 +183,7 @@ TEST_CASE("lock: threads and processes exclude each other", "[lock]") {
   const bool threads = GENERATE(true, false);
   if (threads) {
     std::vector<std::thread> users;
+    users.reserve(16);
     for (int number = 0; number < 16; ++number) users.emplace_back([&] { work(fixture.self); });
     for (std::thread& user : users) user.join();
     CHECK(fixture.shared.counter == 16 * turns);
