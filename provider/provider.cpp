@@ -117,11 +117,11 @@ Provider::Provider(const OSSL_CORE_HANDLE* core_handle, const Core& upcalls,
 }
 
 Provider::~Provider() {
-  if (!process->logs(LogLevel::info)) return;
+  if (!process->logs(LogLevel::debug)) return;
   for (const char* name : counted) {
     const Router::Counts numbers = router.counts(name);
     if (numbers.requests + numbers.failures + numbers.declines == 0) continue;
-    process->log(LogLevel::info,
+    process->log(LogLevel::debug,
                  "%s: %" PRIu64 " requests, %" PRIu64 " bytes, %" PRIu64 " failures, %" PRIu64 " declines",
                  name, numbers.requests, numbers.bytes, numbers.failures, numbers.declines);
   }

@@ -19,7 +19,11 @@ Router::Router(Process& process, const Settings& settings)
     : process_(process), thresholds_(settings.min_bytes) {
   for (const std::string& name : settings.backends) {
     auto backend = make_backend(name, process, settings.backend_options);
-    if (backend != nullptr && backends_.size() < max_backends) backends_.push_back(std::move(backend));
+    if (backend == nullptr) {
+      process.log(LogLevel::info, "%s is not used: this version has no such backend", name.c_str());
+    } else if (backends_.size() < max_backends) {
+      backends_.push_back(std::move(backend));
+    }
   }
   for (std::size_t row = 0; row < cipher_count; ++row) {
     for (std::size_t i = 0; i < backends_.size(); ++i)

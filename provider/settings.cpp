@@ -164,6 +164,7 @@ void read_algorithms(const Value& value, Settings& settings) {
       all();
       continue;
     }
+    if (word == "-ALL") value.refuse("-ALL leaves nothing");
     const bool out = word.starts_with('-');
     const auto row = find_cipher(out ? word.substr(1) : word);
     if (!row)
@@ -191,13 +192,15 @@ void read_thresholds(const Reader& reader, Settings& settings) {
     }
     return;
   }
+  static constexpr Setting line_setting{"", false, "",
+                                        "0 to 2147483647, never, or two of them as ENCRYPT/DECRYPT"};
   // A value that names a section does not arrive itself.
   if (!per_name.text.empty()) per_name.refuse("there is no such section");
   for (std::size_t row = 0; row < cipher_count; ++row) {
     const auto line = reader.line(per_name.setting.key, cipher_rows[row].names);
     if (!line) continue;
     const auto pair = threshold_pair(line->second);
-    if (!pair) Value{common.setting, line->second, line->first}.refuse("or two of them as ENCRYPT/DECRYPT");
+    if (!pair) Value{line_setting, line->second, line->first}.refuse();
     settings.min_bytes[row] = *pair;
   }
 }
@@ -212,7 +215,8 @@ void read_mmio(const Reader& reader, BackendOptions& options) {
     options.mmio_device = Device::off;
   } else if (text.starts_with("devmem:")) {
     const auto base = address(text.substr(7));
-    if (!base || !known_engine_address(*base)) device.refuse("no Allwinner engine is known at that address");
+    if (!base) device.refuse("an address is hexadecimal and begins with 0x");
+    if (!known_engine_address(*base)) device.refuse("no Allwinner engine is known at that address");
     options.mmio_device = Device::devmem;
     options.mmio_address = *base;
   } else if (text.starts_with("uio:") && plain_name(text.substr(4))) {

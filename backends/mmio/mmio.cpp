@@ -31,6 +31,7 @@ namespace {
 constexpr std::size_t piece_bytes = 16384;
 constexpr std::uint64_t ownership_interval = 1'000'000'000;
 constexpr const char* device_node = "/dev/mem";
+constexpr CipherSpec aes_128_cbc{Cipher::aes, Mode::cbc, 16, 16, 16};  // every engine has it
 
 // Everything that is mapped. Made once; a forked child goes on with it.
 struct Attachment {
@@ -67,6 +68,13 @@ class MmioBackend final : public Backend {
         under_seccomp_(options.under_seccomp),
         detect_(options.mmio_soc == "auto"),
         soc_(detect_ ? nullptr : find_soc_by_name(options.mmio_soc)) {
+    // What the configuration alone rules out is never asked for again.
+    if (device_ == BackendOptions::MmioDevice::uio) {
+      decline(Reason::not_driven, "this version does not reach engines through UIO");
+    } else if (enabled() && soc_ != nullptr && !engine_supports(soc_->kind, aes_128_cbc)) {
+      decline(Reason::not_driven, "the engine of %.*s is not driven by this version",
+              static_cast<int>(soc_->name.size()), soc_->name.data());
+    }
     if (enabled() && options.mmio_map_at_startup) static_cast<void>(attach());
   }
   ~MmioBackend() override { delete attachment_.load(std::memory_order_acquire); }
@@ -157,7 +165,7 @@ class MmioBackend final : public Backend {
       va_start(arguments, format);
       std::vsnprintf(text.data(), text.size(), format, arguments);
       va_end(arguments);
-      process_.log(LogLevel::info, "mmio not used: %s", text.data());
+      process_.log(LogLevel::info, "mmio is not used: %s", text.data());
     }
     return Outcome::unavailable;
   }
@@ -207,7 +215,7 @@ class MmioBackend final : public Backend {
       return decline(Reason::wrong_address, "no engine at 0x%08" PRIx64 ": that of %.*s is at 0x%08" PRIx64,
                      address_, name_size, soc->name.data(), soc->base);
     }
-    if (!engine_supports(soc->kind, {Cipher::aes, Mode::cbc, 16, 16, 16})) {
+    if (!engine_supports(soc->kind, aes_128_cbc)) {
       absent_.store(true, std::memory_order_relaxed);
       return decline(Reason::not_driven, "the engine of %.*s is not driven by this version", name_size,
                      soc->name.data());

@@ -27,7 +27,6 @@ namespace sunxi::test {
 namespace {
 
 constexpr const char* module_directory = SUNXI_MODULE_DIRECTORY;
-constexpr std::array ciphers{"AES-128-CBC", "AES-192-CBC", "AES-256-CBC"};
 
 std::set<std::string> names_of(const EVP_CIPHER* cipher) {
   std::set<std::string> names;
@@ -87,7 +86,8 @@ std::string provider_of(OSSL_LIB_CTX* library, const char* cipher) {
 TEST_CASE("names, numbers, flags and lengths are the default provider's") {
   const Library ours("sunxi", module_directory);
   const Library reference("default");
-  for (const char* name : ciphers) {
+  CHECK(ours.ciphers().size() >= 3);
+  for (const std::string& name : ours.ciphers()) {
     INFO(name);
     const CipherPtr a = ours.cipher(name);
     const CipherPtr b = reference.cipher(name);
@@ -171,7 +171,7 @@ TEST_CASE("sunxi-backend and sunxi-min-bytes") {
 TEST_CASE("wrong lengths, no key, bad padding: the default provider's answers") {
   const Library ours("sunxi", module_directory);
   const Library reference("default");
-  for (const char* name : ciphers) {
+  for (const std::string& name : ours.ciphers()) {
     INFO(name);
     const auto answers = [&](const Library& library) {
       std::vector<std::string> all;

@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 #include <openssl/params.h>
 
+#include <algorithm>
 #include <array>
 
 namespace sunxi::test {
@@ -41,6 +42,23 @@ CipherPtr Library::cipher(const std::string& name) const {
   CipherPtr cipher(EVP_CIPHER_fetch(library_.get(), name.c_str(), nullptr));
   if (!cipher) throw std::runtime_error("no cipher " + name + ": " + errors());
   return cipher;
+}
+
+std::vector<std::string> Library::ciphers() const {
+  struct Found {
+    const OSSL_PROVIDER* provider;
+    std::vector<std::string> names;
+  } found{provider_.get(), {}};
+  EVP_CIPHER_do_all_provided(
+      library_.get(),
+      [](EVP_CIPHER* cipher, void* opaque) {
+        auto& all = *static_cast<Found*>(opaque);
+        if (EVP_CIPHER_get0_provider(cipher) == all.provider)
+          all.names.emplace_back(EVP_CIPHER_get0_name(cipher));
+      },
+      &found);
+  std::sort(found.names.begin(), found.names.end());
+  return found.names;
 }
 
 std::uint64_t Library::count(const std::string& parameter) const {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace sunxi::test {
 
@@ -35,6 +36,8 @@ class Library {
   [[nodiscard]] OSSL_LIB_CTX* get() const noexcept { return library_.get(); }
   [[nodiscard]] OSSL_PROVIDER* provider() const noexcept { return provider_.get(); }
   [[nodiscard]] CipherPtr cipher(const std::string& name) const;
+  // The first name of every cipher that the provider offers.
+  [[nodiscard]] std::vector<std::string> ciphers() const;
   // A provider parameter such as "sunxi.afalg.requests".
   [[nodiscard]] std::uint64_t count(const std::string& parameter) const;
 

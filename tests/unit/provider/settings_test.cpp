@@ -43,7 +43,7 @@ TEST_CASE("without any value the defaults hold") {
   CHECK(settings.backends == std::vector<std::string>{"mmio", "cryptodev", "afalg"});
   for (std::size_t row = 0; row < cipher_count; ++row) {
     CHECK(settings.min_bytes[row] == pair(512, 512));
-    CHECK(settings.registered[row]);
+    CHECK(settings.registered[row] != cipher_rows[row].only_if_named);
   }
   CHECK(settings.backend_options.accelerated_only);
   CHECK_FALSE(settings.backend_options.under_seccomp);
@@ -109,11 +109,18 @@ TEST_CASE("min_bytes_for by environment") {
 }
 
 TEST_CASE("algorithms") {
-  const auto registered = [](const char* value) { return parse({{"algorithms", value}}).registered; };
-  CHECK(registered("AES-128-CBC,") == std::array{true, false, false});
-  CHECK(registered("-AES-128-CBC") == std::array{false, true, true});
-  CHECK(registered("ALL, -aes256") == std::array{true, true, false});
-  for (const char* bad : {"", "AES", "-", "AES-128-GCM", "AES-128-CBC:AES128", "ALL,,AES128"}) {
+  const auto registered = [](const char* value, const char* name) {
+    return parse({{"algorithms", value}}).registered[find_cipher(name).value()];
+  };
+  CHECK(registered("AES-128-CBC,", "AES-128-CBC"));
+  CHECK_FALSE(registered("AES-128-CBC,", "AES-192-CBC"));
+  CHECK_FALSE(registered("-AES-128-CBC", "AES-128-CBC"));
+  CHECK(registered("-AES-128-CBC", "AES-192-CBC"));
+  CHECK_FALSE(registered("ALL, -aes256", "AES-256-CBC"));
+  CHECK(registered("ALL, -aes256", "AES-128-CBC"));
+  for (std::size_t row = 0; row < cipher_count; ++row)
+    CHECK(parse({{"algorithms", "ALL"}}).registered[row] != cipher_rows[row].only_if_named);
+  for (const char* bad : {"", "AES", "-", "AES-128-GCM", "AES-128-CBC:AES128", "ALL,,AES128", "-ALL"}) {
     INFO(bad);
     CHECK(complaint({{"algorithms", bad}}).find("algorithms = ") == 0);
   }
