@@ -3,6 +3,7 @@
 #include "backends/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
@@ -38,6 +40,25 @@ class ErrnoGuard {
  private:
   int saved_;
 };
+
+// One write, so that lines of several processes do not mix. A reader that is slow, or gone, loses the line
+// and does neither stop nor kill the program.
+void write_without_harm(int descriptor, const char* line, std::size_t length) noexcept {
+  pollfd ready{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  if (poll(&ready, 1, 0) != 1 || ready.revents != POLLOUT) return;
+  sigset_t pipe_signal;
+  sigset_t before;
+  sigset_t pending;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  sigpending(&pending);
+  if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before) != 0) return;
+  if (write(descriptor, line, length) < 0 && errno == EPIPE && sigismember(&pending, SIGPIPE) == 0) {
+    const timespec at_once{};
+    sigtimedwait(&pipe_signal, nullptr, &at_once);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
 
 }  // namespace
 
@@ -171,7 +192,10 @@ void Process::log(LogLevel level, const char* format, ...) noexcept {
   va_end(arguments);
   if (length < 0) return;
   const std::size_t end = std::min(prefix + static_cast<std::size_t>(length), line.size() - 2);
-  std::replace(line.begin() + prefix, line.begin() + static_cast<std::ptrdiff_t>(end), '\n', ' ');
+  // A value from outside may hold anything; a terminal would obey it.
+  std::replace_if(
+      line.begin() + prefix, line.begin() + static_cast<std::ptrdiff_t>(end),
+      [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, ' ');
   line[end] = '\n';
   write_line(line.data(), end + 1);
 }
@@ -182,10 +206,10 @@ void Process::write_line(const char* line, std::size_t length) noexcept {
   const int error = raw_fstat(STDERR_FILENO, now);
   if (sandboxed_.load(std::memory_order_relaxed) || error == EACCES || error == EPERM) return;
   if (error == 0 && now == standard_error_) {
-    // One write, so that lines of several processes do not mix; a full pipe or disk loses the line.
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length);
+    write_without_harm(STDERR_FILENO, line, length);
     return;
   }
+  if (filtered()) return;  // syslog opens a socket
   syslog(LOG_NOTICE, "%.*s", static_cast<int>(length - 1), line);
 }
 

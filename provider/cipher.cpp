@@ -69,6 +69,7 @@ struct Stream {
   Direction direction = Direction::encrypt;
   Direction schedule = Direction::encrypt;  // what the inner key schedule is for
   bool has_key = false;
+  bool has_iv = false;  // without one, what an init without IV does depends on the inner context
   bool padding = true;
   bool inner_padding = true;  // what the default provider's context has just now
   bool tls = false;           // record mode, which is software's
@@ -182,7 +183,11 @@ class CipherContext {
   [[nodiscard]] bool load_iv() noexcept;
   [[nodiscard]] bool hand_back() noexcept;
   [[nodiscard]] bool set_inner_padding(bool on) noexcept;
+  [[nodiscard]] bool drop_stream() noexcept;
   [[nodiscard]] bool note_params(const OSSL_PARAM* params) noexcept;
+  void note_failed_params(const OSSL_PARAM* params) noexcept;
+  void note_failed_init(bool with_key, const unsigned char* iv, std::size_t iv_bytes,
+                        const OSSL_PARAM* params) noexcept;
   void remember_key(const unsigned char* key) noexcept;
   void release_sessions() noexcept {
     for (const KeySlot& slot : slots_) {
@@ -238,7 +243,7 @@ CipherContext* CipherContext::duplicate() const noexcept {
 void CipherContext::set_limit() noexcept {
   if (stream_.owner == Owner::ours) {
     stream_.limit = 0;
-  } else if (!stream_.has_key || stream_.tls || !stream_.trusted) {
+  } else if (!stream_.has_key || !stream_.has_iv || stream_.tls || !stream_.trusted) {
     stream_.limit = never;
   } else {
     stream_.limit = provider_.router.limit(route());
@@ -257,12 +262,11 @@ void CipherContext::remember_key(const unsigned char* key) noexcept {
 
 int CipherContext::init(Direction direction, const unsigned char* key, std::size_t key_bytes,
                         const unsigned char* iv, std::size_t iv_bytes, const OSSL_PARAM* params) noexcept {
-  const bool was_ours = stream_.owner == Owner::ours;
-  if (was_ours) {
-    stream_.owner = Owner::software;
-    stream_.buffered = 0;
-    wipe(stream_.buffer.data(), stream_.buffer.size());
-    if (!set_inner_padding(stream_.padding)) return 0;
+  if (stream_.owner == Owner::ours) {
+    // What may fail may fail half-way, and then the old stream goes on: that must be there.
+    const bool may_fail = params != nullptr || (key != nullptr && key_bytes != spec().key_bytes) ||
+                          (iv != nullptr && iv_bytes != spec().iv_bytes);
+    if (may_fail ? !hand_back() : !drop_stream()) return 0;
   }
   const unsigned char* use_key = key;
   if (key == nullptr && stream_.has_key && direction != stream_.schedule) {
@@ -280,28 +284,63 @@ int CipherContext::init(Direction direction, const unsigned char* key, std::size
                                                                         iv_bytes, params);
   stream_.direction = direction;
   begin_stream(0);
+  stream_.iv_is_here = false;
   if (good == 0) {
-    // A stream that was ours goes on from where it stood, as the default provider's would.
-    if (was_ours) {
-      software().init[static_cast<std::size_t>(direction)](inner_, nullptr, 0, stream_.iv.data(),
-                                                           spec().iv_bytes, nullptr);
-      stream_.inner_start_iv_is_stale = true;
-    }
-    stream_.iv_is_here = false;
-    distrust();
+    note_failed_init(use_key != nullptr, use_iv, iv_bytes, params);
     return 0;
   }
   stream_.trusted = true;
   if (use_key != nullptr) remember_key(use_key);
-  stream_.iv_is_here = use_iv != nullptr;
   if (use_iv != nullptr) {
     copy_iv(stream_.iv.data(), use_iv, spec().iv_bytes);  // may be the pointer that get_params gave
     stream_.start_iv = stream_.iv;
+    stream_.iv_is_here = stream_.has_iv = true;
     stream_.inner_start_iv_is_stale = false;
   }
   if (params != nullptr && !note_params(params)) return 0;
   set_limit();
   return 1;
+}
+
+// Forgets a stream that is ours, because a new one begins.
+bool CipherContext::drop_stream() noexcept {
+  stream_.owner = Owner::software;
+  stream_.buffered = 0;
+  wipe(stream_.buffer.data(), stream_.buffer.size());
+  return set_inner_padding(stream_.padding);
+}
+
+// The default provider's context may have taken any part of it: what we know by heart is asked for or
+// forgotten, and software has the stream until the next good init.
+void CipherContext::note_failed_init(bool with_key, const unsigned char* iv, std::size_t iv_bytes,
+                                     const OSSL_PARAM* params) noexcept {
+  distrust();
+  if (with_key) {
+    release_sessions();
+    wipe(stream_.key.data(), stream_.key.size());
+    stream_.has_key = false;
+  }
+  if (iv != nullptr && iv_bytes == spec().iv_bytes) {
+    std::array<std::uint8_t, max_iv_bytes> inner{};
+    std::array query{OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, inner.data(), iv_bytes),
+                     OSSL_PARAM_construct_end()};
+    if (software().get_ctx_params(inner_, query.data()) != 0 &&
+        std::memcmp(inner.data(), iv, iv_bytes) == 0) {
+      stream_.start_iv = inner;
+      stream_.inner_start_iv_is_stale = false;
+      stream_.has_iv = true;
+    }
+  }
+  if (params != nullptr) note_failed_params(params);
+}
+
+// A list of parameters that was refused may have been obeyed up to the bad one.
+void CipherContext::note_failed_params(const OSSL_PARAM* params) noexcept {
+  distrust();
+  if (OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION) != nullptr) stream_.tls = true;
+  unsigned int on = stream_.padding ? 1 : 0;
+  std::array query{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &on), OSSL_PARAM_construct_end()};
+  if (software().get_ctx_params(inner_, query.data()) != 0) stream_.padding = stream_.inner_padding = on != 0;
 }
 
 bool CipherContext::set_inner_padding(bool on) noexcept {
@@ -414,10 +453,9 @@ int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::
   set_limit();
   const std::size_t partial = (stream_.update_bytes - stream_.update_bytes_before) % block();
   const std::size_t fill = partial == 0 ? 0 : block() - partial;
-  // Without a partial block there may be a held-back one, even with padding off again; only the inner
-  // context knows.
-  const bool something_buffered =
-      partial != 0 || (stream_.direction == Direction::decrypt && !nothing_updated());
+  // Without a partial block there may be a held-back one, even with padding off again; and a call that
+  // failed was counted although it left less. Only the inner context knows.
+  const bool something_buffered = !nothing_updated();
   const std::size_t first = something_buffered ? block() : 0;
   std::size_t whole = length < fill ? 0 : (length - fill) - (length - fill) % block();
   if (holds_back() && whole != 0 && fill + whole == length) whole -= block();
@@ -544,7 +582,10 @@ int CipherContext::set_params(const OSSL_PARAM* params) noexcept {
   const bool only_ours = std::strcmp(params->key, param_min_bytes) == 0 && params[1].key == nullptr;
   if (!only_ours) {
     if (stream_.owner == Owner::ours && !hand_back()) return 0;
-    if (software().set_ctx_params(inner_, params) == 0) return 0;
+    if (software().set_ctx_params(inner_, params) == 0) {
+      note_failed_params(params);
+      return 0;
+    }
   }
   if (!note_params(params)) return 0;
   set_limit();

@@ -210,6 +210,7 @@ State::~State() {
 
 Session* State::attach(const CipherSpec& spec, std::span<const std::uint8_t> key,
                        std::size_t algorithm) noexcept {
+  const std::size_t limit = std::min(limit_, session_limit());  // it may have been lowered since
   const std::lock_guard lock(mutex_);
   std::size_t place = used_;
   for (std::size_t i = 0; i < used_; ++i) {
@@ -221,7 +222,7 @@ Session* State::attach(const CipherSpec& spec, std::span<const std::uint8_t> key
       return session;
     }
   }
-  if (place >= limit_) return nullptr;
+  if (place >= limit) return nullptr;
   auto* session = new (std::nothrow) Session(spec, key, algorithm, place);
   if (session == nullptr) return nullptr;
   places_[place].store(session, std::memory_order_release);

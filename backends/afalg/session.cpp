@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/if_alg.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -41,14 +42,23 @@ Fault fault(Step step) noexcept {
   return {.step = step, .error = errno};
 }
 
-// Numbers 0 to 2 are written to by code that believes in standard streams.
-int above_standard_streams(int number) noexcept {
-  if (number < 0 || number > STDERR_FILENO) return number;
-  const int above = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+// A number that the application's next descriptors will not get: after it has closed all that it does not
+// know, the lowest free ones are taken. Never 0 to 2, to which code writes that believes in standard
+// streams. The limits keep the process's table of descriptors small.
+int out_of_the_way(int number) noexcept {
+  if (number < 0) return number;
+  rlimit limit{};
+  const rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+  const int lowest = static_cast<int>(std::min<rlim_t>(most / 4 * 3, 768));
+  int moved = fcntl(number, F_DUPFD_CLOEXEC, std::max(lowest, STDERR_FILENO + 1));
+  if (moved < 0) {
+    if (number > STDERR_FILENO) return number;
+    moved = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  }
   const int error = errno;
   close(number);
   errno = error;
-  return above;
+  return moved;
 }
 
 bool overlap(const std::uint8_t* a, std::size_t a_bytes, const std::uint8_t* b,
@@ -145,7 +155,7 @@ Fault Session::open(const Driver& driver, std::uint64_t now) noexcept {
   if (const Fault refused = bind_cipher(bound, driver.name.data())) return refused;
   if (::setsockopt(bound.get(), alg_level, ALG_SET_KEY, key_.data(), spec_.key_bytes) != 0)
     return fault(Step::set_key);
-  const int number = above_standard_streams(::accept4(bound.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const int number = out_of_the_way(::accept4(bound.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (number < 0) return fault(Step::accept);
   socket_ = Descriptor(number);
   looked_ = now;

@@ -187,8 +187,8 @@ Descriptor open_lock_file(std::uint64_t engine_base, const struct stat& device, 
   for (const char* directory : {"/run", "/var/run"}) {
     std::array<char, 64> path{};
     std::snprintf(path.data(), path.size(), "%s/sunxi-%" PRIx64 ".lock", directory, engine_base);
-    // Without any permission until it is complete: only root gets hold of an incomplete one, and root
-    // completes it.
+    // Without any permission until it is complete: only root gets hold of an incomplete one, whose maker is
+    // still at it or has died, and completes it; nothing of that harms if two do it.
     Descriptor file(open(path.data(), flags | O_CREAT | O_EXCL, 0));
     if (!file && errno == EEXIST) file = Descriptor(open(path.data(), flags));
     if (!file && errno == ENOENT) continue;
@@ -201,7 +201,8 @@ Descriptor open_lock_file(std::uint64_t engine_base, const struct stat& device, 
       why = "the lock file is not a regular file with one name";
       return {};
     }
-    if ((status.st_mode & permissions) == 0 && status.st_size == 0 && status.st_uid == geteuid()) {
+    if ((status.st_mode & permissions) == 0 &&
+        (status.st_uid == geteuid() || status.st_uid == device.st_uid)) {
       if (ftruncate(file.get(), lock_file_bytes) != 0 ||
           fchown(file.get(), device.st_uid, device.st_gid) != 0 ||
           fchmod(file.get(), device.st_mode & permissions) != 0 || fstat(file.get(), &status) != 0) {

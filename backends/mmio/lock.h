@@ -44,13 +44,20 @@ class EngineLock {
   // Uncontended: one atomic operation. Else it waits for about a millisecond; then it takes the lock from
   // a holder that is proven dead (the engine may be in any state), or gives up.
   [[nodiscard]] Taken acquire(const LockIdentity& self, Process& process) noexcept {
-    std::uint64_t expected = 0;
-    if (words_.word.compare_exchange_strong(expected, self.token, std::memory_order_acquire,
-                                            std::memory_order_relaxed)) [[likely]] {
-      words_.start_time.store(self.start_time, std::memory_order_relaxed);
+    if (try_acquire(self)) [[likely]]
       return Taken::yes;
-    }
     return acquire_contended(self, process);
+  }
+
+  // False at once where acquire would have to wait.
+  [[nodiscard]] bool try_acquire(const LockIdentity& self) noexcept {
+    std::uint64_t expected = 0;
+    if (!words_.word.compare_exchange_strong(expected, self.token, std::memory_order_acquire,
+                                             std::memory_order_relaxed)) {
+      return false;
+    }
+    words_.start_time.store(self.start_time, std::memory_order_relaxed);
+    return true;
   }
 
   // True if others are waiting.

@@ -90,7 +90,7 @@ class MmioBackend final : public Backend {
     return false;
   }
 
-  [[nodiscard]] Result crypt(KeySlot& /*slot*/, const CipherRequest& request) noexcept override {
+  [[nodiscard]] Result crypt(KeySlot& slot, const CipherRequest& request) noexcept override {
     if (!supports(request.spec)) return {Outcome::unsupported, 0};
     // Output that runs ahead of the input would destroy what somebody else needs to go on after a failure.
     if (std::less<>{}(request.in, static_cast<const std::uint8_t*>(request.out)) &&
@@ -107,6 +107,8 @@ class MmioBackend final : public Backend {
     const LockIdentity* self = identity();
     if (self == nullptr) return {Outcome::unavailable, 0};
 
+    slot.session = this;  // so that it is released
+    slot.generation = process_.generation();
     CipherRequest piece = request;
     Result result{Outcome::served, 0};
     while (result.done < request.length) {
@@ -127,8 +129,20 @@ class MmioBackend final : public Backend {
     return result;
   }
 
-  // Keys go to the engine with each request and nothing is kept.
-  void release(KeySlot& slot) noexcept override { slot = {}; }
+  // Keys go to the engine with each request; what stays is in its registers, until the next request or
+  // now. If somebody else has the engine at the moment, his request writes its own key over it.
+  void release(KeySlot& slot) noexcept override {
+    const bool ours = slot.session != nullptr && slot.generation == process_.generation();
+    slot = {};
+    Attachment* attachment = attachment_.load(std::memory_order_acquire);
+    if (!ours || attachment == nullptr || !key_left_.load(std::memory_order_relaxed)) return;
+    const LockIdentity* self = identities_.peek(process_.generation());
+    if (self == nullptr || usable(attachment->soc) != Outcome::served) return;
+    if (!attachment->lock.try_acquire(*self)) return;
+    attachment->engine->wipe_keys();
+    key_left_.store(false, std::memory_order_relaxed);
+    attachment->lock.release(process_);
+  }
 
   void driver(const CipherSpec& /*spec*/, std::span<char> text) const noexcept override {
     if (text.empty()) return;
@@ -203,6 +217,9 @@ class MmioBackend final : public Backend {
   }
 
   Outcome attach_alone() noexcept {
+    if (!under_seccomp_ && Process::filtered()) {
+      return decline(Reason::filtered, "the process is under a seccomp filter, see under_seccomp");
+    }
     const Soc* soc = soc_;
     if (soc == nullptr && detect_) soc = detect_soc();
     if (soc == nullptr) {
@@ -219,9 +236,6 @@ class MmioBackend final : public Backend {
       absent_.store(true, std::memory_order_relaxed);
       return decline(Reason::not_driven, "the engine of %.*s is not driven by this version", name_size,
                      soc->name.data());
-    }
-    if (!under_seccomp_ && Process::filtered()) {
-      return decline(Reason::filtered, "the process is under a seccomp filter, see under_seccomp");
     }
     if (Outcome outcome = check_ownership(*soc); outcome != Outcome::served) return outcome;
 
@@ -319,6 +333,7 @@ class MmioBackend final : public Backend {
       }
     }
     if (result.outcome == Outcome::served) [[likely]] {
+      key_left_.store(true, std::memory_order_relaxed);
       const Progress progress = engine.crypt(piece);
       result.done = progress.done;
       if (!progress.sound) [[unlikely]] {
@@ -358,7 +373,8 @@ class MmioBackend final : public Backend {
   std::atomic<bool> absent_{false};
   std::atomic<std::uint64_t> checked_{0};  // Process::now() of the last look at /sys
   std::atomic<bool> owned_{false};
-  std::atomic<bool> unproven_{true};  // the engine has yet to show that it answers
+  std::atomic<bool> unproven_{true};   // the engine has yet to show that it answers
+  std::atomic<bool> key_left_{false};  // a key of ours may be in the engine's registers
   std::atomic<bool> served_{false};
   std::atomic<const char*> driver_{nullptr};
   std::atomic<Reason> reason_{Reason::none};

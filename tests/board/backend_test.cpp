@@ -92,6 +92,7 @@ class OnBoard {
 
   [[nodiscard]] Counters counters() const { return state_->model.counters; }
   [[nodiscard]] bool engine_is_off() const { return state_->model.stopped(); }
+  [[nodiscard]] bool keys_are_zero() const { return state_->model.keys_are_zero(); }
 
   TestProcess process;
   BackendOptions options;
@@ -151,6 +152,40 @@ TEST_CASE("board: random requests are served with the right bytes", "[board]") {
     Case test(random);
     REQUIRE(served(*backend, test));
     REQUIRE(on.engine_is_off());
+  }
+}
+
+TEST_CASE("board: no key is left in the engine when its context is gone", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(13);
+  for (int number = 0; number < 20; ++number) {
+    Case test(random, 256);
+    KeySlot slot;
+    REQUIRE(backend->crypt(slot, test.request()).outcome == Outcome::served);
+    CHECK_FALSE(on.keys_are_zero());
+    backend->release(slot);
+    CHECK(slot.session == nullptr);
+    CHECK(on.keys_are_zero());
+  }
+}
+
+TEST_CASE("board: processes that start at once all get the lock file", "[board]") {
+  OnBoard on;
+  std::mt19937_64 random = seeded(14);
+  for (int round = 0; round < 15; ++round) {
+    fs::remove(OnBoard::lock_path());
+    std::vector<pid_t> children;
+    for (int i = 0; i < 4; ++i) {
+      const pid_t child = fork();
+      if (child == 0) {
+        Case test(random, 64);
+        const auto backend = on.make();
+        _exit(served_in_the_end(*backend, test) ? 0 : 1);
+      }
+      children.push_back(child);
+    }
+    for (const pid_t child : children) CHECK(exit_status(child) == 0);
   }
 }
 
@@ -387,6 +422,10 @@ TEST_CASE("board: the lock file", "[board]") {
     REQUIRE(chmod(path.c_str(), mode) == 0);
   };
 
+  SECTION("of a maker that died before it was complete is completed") {
+    plant(0);
+    CHECK(served(*backend, test));
+  }
   SECTION("is made with the owner and mode of the device") {
     const mode_t mode = GENERATE(0600U, 0640U, 0660U);
     REQUIRE(chmod((folder() + "/mem").c_str(), mode) == 0);

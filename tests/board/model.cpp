@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cerrno>
 #include <csignal>
@@ -328,6 +329,10 @@ void Model::finish_block() {
   tx_count_ += block_words;
   working_ = false;
   ++counters.blocks;
+}
+
+bool Model::keys_are_zero() const {
+  return std::all_of(key_.begin(), key_.end(), [](const Cell& cell) { return cell.value == 0; });
 }
 
 }  // namespace sunxi::board

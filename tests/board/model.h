@@ -70,6 +70,7 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
 
   void set_fault(const Fault& fault);
   [[nodiscard]] bool stopped() const { return ctl_ == 0; }
+  [[nodiscard]] bool keys_are_zero() const;
   void violate(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   // One user at a time; a user who was killed inside is waited for no longer than it takes to notice.

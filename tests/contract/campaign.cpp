@@ -105,6 +105,7 @@ class Case {
     random_.fill(iv_.data(), iv_.size());
     encrypt_ = random_.one_in(2) ? 1 : 0;
     fed_ = 0;
+    key_in_doubt_ = false;
     const bool with_cipher = first || random_.one_in(3);
     if (with_cipher) padding_ = true;
     const auto name = [&](EVP_CIPHER* cipher) { return with_cipher ? cipher : nullptr; };
@@ -257,7 +258,7 @@ class Case {
 
   // Something else in the middle of a stream.
   void disturb() {
-    switch (random_.in(0, 7)) {
+    switch (random_.in(0, 8)) {
       case 0:
         random_.fill(iv_.data(), iv_.size());
         both("new iv", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
@@ -302,6 +303,7 @@ class Case {
       case 6:
         // Without a key the default provider goes on with a key schedule for the wrong direction; ours
         // makes the right one, so the reference gets the key.
+        if (key_in_doubt_) break;
         encrypt_ = 1 - encrypt_;
         log_ << "other direction\n";
         if (EVP_CipherInit_ex2(ours_.get(), nullptr, nullptr, nullptr, encrypt_, nullptr) !=
@@ -309,18 +311,38 @@ class Case {
           complain("other direction");
         fed_ = 0;
         break;
-      default:
-        both("wrong iv length or data after an error", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
-          std::size_t bytes = 13;
-          std::array params{OSSL_PARAM_construct_size_t(OSSL_CIPHER_PARAM_KEYLEN, &bytes),
-                            OSSL_PARAM_construct_end()};
-          return EVP_CipherInit_ex2(c, nullptr, nullptr, iv_.data(), -1, params.data());
+      case 7: {
+        // Obeyed up to the bad one, by both.
+        unsigned int on = random_.one_in(2) ? 1 : 0;
+        int negative = -1;
+        const std::array params{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &on),
+                                OSSL_PARAM_construct_int(OSSL_CIPHER_PARAM_NUM, &negative),
+                                OSSL_PARAM_construct_end()};
+        both("parameters of which one is refused",
+             [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) { return EVP_CIPHER_CTX_set_params(c, params.data()); });
+        padding_ = on != 0;
+        break;
+      }
+      default: {
+        std::size_t bytes = 13;
+        const std::array params{OSSL_PARAM_construct_size_t(OSSL_CIPHER_PARAM_KEYLEN, &bytes),
+                                OSSL_PARAM_construct_end()};
+        const bool new_key = random_.one_in(2);
+        const bool new_iv = random_.one_in(2);
+        random_.fill(iv_.data(), iv_.size());
+        if (new_key) random_.fill(key_.data(), key_.size());
+        both("an init that fails", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
+          return EVP_CipherInit_ex2(c, nullptr, new_key ? key_.data() : nullptr,
+                                    new_iv ? iv_.data() : nullptr, -1, params.data());
         });
-        both("and a good one", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
-          return EVP_CipherInit_ex2(c, nullptr, nullptr, iv_.data(), -1, nullptr);
-        });
+        if (random_.one_in(2))
+          both("and a good one", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
+            return EVP_CipherInit_ex2(c, nullptr, nullptr, iv_.data(), -1, nullptr);
+          });
+        key_in_doubt_ = key_in_doubt_ || new_key;
         fed_ = 0;
         break;
+      }
     }
   }
 
@@ -332,7 +354,8 @@ class Case {
   std::array<std::uint8_t, 16> iv_{};
   int encrypt_ = 1;
   bool padding_ = true;
-  std::size_t fed_ = 0;  // through update since the stream began
+  bool key_in_doubt_ = false;  // since an init that failed
+  std::size_t fed_ = 0;        // through update since the stream began
   std::string trouble_;
   std::ostringstream log_;
 };

@@ -204,6 +204,96 @@ TEST_CASE("record mode is software's") {
   CHECK(fake_plan("afalg").calls == 0);
 }
 
+// One stream through calls of which some fail half-way; what came out of the data calls.
+std::string after_failures(const Library& library, int scenario) {
+  const CipherPtr cipher = library.cipher("AES-128-CBC");
+  const CipherContextPtr context(EVP_CIPHER_CTX_new());
+  const std::array<std::uint8_t, 16> key{1}, other_key{2}, iv{3}, other_iv{4};
+  std::array<std::uint8_t, 1024> data{};
+  std::array<std::uint8_t, 1100> out{};
+  std::string all;
+  const auto update = [&] {
+    int bytes = 0;
+    const int good =
+        EVP_CipherUpdate(context.get(), out.data(), &bytes, data.data(), static_cast<int>(data.size()));
+    all += std::to_string(good) + " " + std::to_string(bytes) + " " +
+           std::string(reinterpret_cast<const char*>(out.data()),
+                       good == 1 ? static_cast<std::size_t>(bytes) : 0);
+  };
+  const auto final = [&] {
+    int bytes = 0;
+    all += std::to_string(EVP_CipherFinal_ex(context.get(), out.data(), &bytes));
+  };
+  std::array<char, 2> text{"x"};
+  unsigned int off = 0;
+  int negative = -1;
+  int version = 0x0303;
+  std::size_t wrong_length = 5;
+  const std::array bad_padding{OSSL_PARAM_construct_utf8_string("padding", text.data(), 0),
+                               OSSL_PARAM_construct_end()};
+  const std::array bad_length{OSSL_PARAM_construct_size_t("keylen", &wrong_length),
+                              OSSL_PARAM_construct_end()};
+  const std::array half_padding{OSSL_PARAM_construct_uint("padding", &off),
+                                OSSL_PARAM_construct_int("num", &negative), OSSL_PARAM_construct_end()};
+  const std::array half_tls{OSSL_PARAM_construct_int("tls-version", &version),
+                            OSSL_PARAM_construct_int("num", &negative), OSSL_PARAM_construct_end()};
+  const auto init = [&](const auto* use_key, const auto* use_iv, const OSSL_PARAM* params) {
+    all += std::to_string(EVP_CipherInit_ex2(context.get(), nullptr,
+                                             use_key == nullptr ? nullptr : use_key->data(),
+                                             use_iv == nullptr ? nullptr : use_iv->data(), -1, params));
+  };
+  const std::array<std::uint8_t, 16>* none = nullptr;
+  EVP_CipherInit_ex2(context.get(), cipher.get(), key.data(), scenario == 6 ? nullptr : iv.data(),
+                     scenario % 2, nullptr);
+  if (scenario % 3 != 0) update();
+  switch (scenario) {
+    case 0:
+    case 1:
+      init(&other_key, &other_iv, bad_padding.data());
+      init(none, &other_iv, nullptr);
+      break;
+    case 2:
+    case 3:
+      init(&other_key, &other_iv, bad_padding.data());
+      break;
+    case 4:
+      init(none, none, bad_length.data());
+      break;
+    case 5:
+      init(none, &other_iv, bad_length.data());
+      update();
+      init(none, none, nullptr);
+      break;
+    case 6:
+      update();
+      init(none, none, nullptr);
+      break;
+    case 7:
+    case 8:
+      all += std::to_string(EVP_CIPHER_CTX_set_params(context.get(), half_padding.data()));
+      break;
+    default:
+      all += std::to_string(EVP_CIPHER_CTX_set_params(context.get(), half_tls.data()));
+      break;
+  }
+  update();
+  update();
+  final();
+  static_cast<void>(errors());
+  return all;
+}
+
+TEST_CASE("calls that fail half-way leave what the default provider's leave") {
+  Setup setup;
+  fake_plan("afalg").exists = true;
+  const Library library("sunxi", initialise);
+  const Library reference("default");
+  for (int scenario = 0; scenario < 11; ++scenario) {
+    INFO(scenario);
+    CHECK(after_failures(library, scenario) == after_failures(reference, scenario));
+  }
+}
+
 TEST_CASE("equal keys keep their session, others give it back") {
   Setup setup;
   FakePlan& plan = fake_plan("afalg");

@@ -3,6 +3,7 @@
 // crypto/algif_skcipher.c, checked against Linux 6.1 by the cases that run on both.
 #include "tests/unit/afalg/kernel_calls.h"
 
+#include <fcntl.h>
 #include <linux/if_alg.h>
 #include <openssl/evp.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -232,6 +234,7 @@ int count(Call call) {
 int unaligned_receives() {
   return unaligned;
 }
+// The backend moves it to another number at once.
 int last_operation_socket() {
   return last_socket;
 }
@@ -283,6 +286,20 @@ int setsockopt(int number, int level, int option, const void* value, socklen_t l
   const auto* key = static_cast<const unsigned char*>(value);
   found->tfm->key.assign(key, key + length);
   return 0;
+}
+
+int fcntl(int number, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+#ifdef SYS_fcntl64
+  const int result = static_cast<int>(syscall(SYS_fcntl64, number, command, argument));
+#else
+  const int result = static_cast<int>(syscall(SYS_fcntl, number, command, argument));
+#endif
+  if (command == F_DUPFD_CLOEXEC && result >= 0 && number == last_socket) last_socket = result;
+  return result;
 }
 
 int accept4(int number, sockaddr* address, socklen_t* length, int flags) {

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <string>
 #include <thread>
@@ -201,6 +202,36 @@ TEST_CASE("in a sandbox nothing is logged") {
   close(ends[0]);
   CHECK(got > 0);
   CHECK(std::string(text.data()) == "sunxi: before\n");
+}
+
+TEST_CASE("a log line neither kills nor stops a program whose standard error nobody reads") {
+  for (const bool closed : {true, false}) {
+    INFO(closed);
+    CHECK(in_child([&] {
+      std::array<int, 2> ends{};
+      if (pipe2(ends.data(), O_NONBLOCK) != 0) return false;
+      const std::array<char, 4096> filling{};
+      if (closed) {
+        close(ends[0]);
+      } else {
+        while (write(ends[1], filling.data(), filling.size()) > 0) {
+        }
+        fcntl(ends[1], F_SETFL, 0);
+      }
+      dup2(ends[1], STDERR_FILENO);
+      alarm(20);  // a write that waits ends here
+      Process process;
+      process.log(LogLevel::error, "lost");
+      sigset_t pending;
+      return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 0;
+    }));
+  }
+}
+
+TEST_CASE("a terminal gets no control characters from a logged value") {
+  Collected process;
+  process.log(LogLevel::error, "%s", "a\x1b[31mb\x7f\r\x9b");
+  CHECK(process.lines == std::vector<std::string>{"sunxi: a [31mb  \x9b\n"});
 }
 
 TEST_CASE("a log line never lands in a file that took the place of standard error") {
