@@ -57,11 +57,13 @@ struct Stream {
   // What went into the default provider's context, and how much of that came before the stream began.
   // The hot ones stand apart, so that they are two additions to memory and no vector code.
   std::uint64_t requests = 0;
-  std::size_t row = 0;
+  std::size_t may_buffer = 1;  // 0 if whole blocks go through update as they go through cipher
   std::uint64_t update_bytes = 0;
-  std::size_t own_min_bytes = 0;
+  std::uint64_t update_bytes_before = 0;
   std::uint64_t cipher_bytes = 0;
-  std::uint64_t update_bytes_before = 0, cipher_bytes_before = 0;
+  std::uint64_t cipher_bytes_before = 0;
+  std::size_t row = 0;
+  std::size_t own_min_bytes = 0;
   std::uint64_t requests_at_last = 0;  // when `last` was set
 
   bool has_own_min_bytes = false;
@@ -114,8 +116,12 @@ class CipherContext {
   // The hot path: while software owns the stream, nothing but this happens.
   int update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
              std::size_t length) noexcept {
-    if (length < stream_.limit) [[likely]]
+    if (length < stream_.limit) [[likely]] {
+      // Whole blocks of a stream that needs no buffer have the shorter of the two ways.
+      if ((length % max_block | stream_.may_buffer) == 0 && nothing_updated())
+        return software_cipher(out, out_bytes, out_size, in, length);
       return software_update(out, out_bytes, out_size, in, length);
+    }
     return route_update(out, out_bytes, out_size, in, length);
   }
   int cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
@@ -201,6 +207,7 @@ class CipherContext {
   void distrust() noexcept {
     stream_.trusted = false;
     stream_.limit = never;
+    stream_.may_buffer = 1;
   }
 
   // What the hot path needs comes first, in one cache line.
@@ -241,11 +248,13 @@ CipherContext* CipherContext::duplicate() const noexcept {
 }
 
 void CipherContext::set_limit() noexcept {
+  stream_.may_buffer = 1;
   if (stream_.owner == Owner::ours) {
     stream_.limit = 0;
   } else if (!stream_.has_key || !stream_.has_iv || stream_.tls || !stream_.trusted) {
     stream_.limit = never;
   } else {
+    stream_.may_buffer = holds_back() ? 1 : 0;
     stream_.limit = provider_.router.limit(route());
   }
 }

@@ -14,7 +14,20 @@
 #include "provider/algorithms.h"
 #include "provider/settings.h"
 
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
+
 namespace sunxi {
+
+// False where the C library does not tell.
+inline bool single_threaded() noexcept {
+#if __has_include(<sys/single_threaded.h>)
+  return __libc_single_threaded != 0;
+#else
+  return false;
+#endif
+}
 
 inline constexpr std::size_t max_backends = 3;
 
@@ -65,9 +78,15 @@ class Router {
   // resting backends are looked at again, now and then.
   void add_software(std::uint64_t requests, std::uint64_t bytes) noexcept {
     if (requests <= few_requests && bytes <= few_bytes) [[likely]] {
-      // Contexts that live for one message: one atomic addition instead of two.
-      const std::uint64_t before =
-          recent_.fetch_add(bytes << recent_shift | requests, std::memory_order_relaxed);
+      // Contexts that live for one message: one addition instead of two, and no locked one without need.
+      const std::uint64_t both = bytes << recent_shift | requests;
+      std::uint64_t before = 0;
+      if (single_threaded()) {
+        before = recent_.load(std::memory_order_relaxed);
+        recent_.store(before + both, std::memory_order_relaxed);
+      } else {
+        before = recent_.fetch_add(both, std::memory_order_relaxed);
+      }
       if ((before & recent_full) == 0) [[likely]]
         return;
       requests = bytes = 0;
