@@ -30,17 +30,6 @@ constexpr long fstat_number = SYS_fstat64;
 constexpr long fstat_number = SYS_fstat;
 #endif
 
-class ErrnoGuard {
- public:
-  ErrnoGuard() noexcept : saved_(errno) {}
-  ErrnoGuard(const ErrnoGuard&) = delete;
-  ErrnoGuard& operator=(const ErrnoGuard&) = delete;
-  ~ErrnoGuard() { errno = saved_; }
-
- private:
-  int saved_;
-};
-
 // One write, so that lines of several processes do not mix. A reader that is slow, or gone, loses the line
 // and does neither stop nor kill the program.
 void write_without_harm(int descriptor, const char* line, std::size_t length) noexcept {

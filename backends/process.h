@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -26,6 +27,18 @@ struct FileId {
 // The fstat system call itself, because C libraries replace it by others and OpenSSH's sandbox answers
 // exactly this one with EACCES instead of death. 0 or the errno; errno itself is left alone.
 [[nodiscard]] int raw_fstat(int descriptor, FileId& id) noexcept;
+
+// Leaves errno as the caller had it.
+class ErrnoGuard {
+ public:
+  ErrnoGuard() noexcept : saved_(errno) {}
+  ErrnoGuard(const ErrnoGuard&) = delete;
+  ErrnoGuard& operator=(const ErrnoGuard&) = delete;
+  ~ErrnoGuard() { errno = saved_; }
+
+ private:
+  int saved_;
+};
 
 // A descriptor of ours. Closes only what still is the file that was opened: a number that the
 // application has closed and reused is forgotten.

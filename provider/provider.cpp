@@ -94,11 +94,9 @@ std::optional<std::string> environment(const char* variable) {
 
 }  // namespace
 
-Provider::Provider(const OSSL_CORE_HANDLE* core_handle, const Core& upcalls,
-                   std::unique_ptr<Software> default_provider, const Settings& settings,
+Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provider, const Settings& settings,
                    std::unique_ptr<Process> surroundings)
-    : handle(core_handle),
-      core(upcalls),
+    : core(upcalls),
       process(std::move(surroundings)),
       software(std::move(default_provider)),
       router(*process, settings),
@@ -172,7 +170,7 @@ int initialise(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in, const OS
         process->log(LogLevel::error, "not loaded: libcrypto's default provider cannot be loaded");
         return 0;
       }
-      *provider_context = new Provider(handle, core, std::move(software), settings, std::move(process));
+      *provider_context = new Provider(core, std::move(software), settings, std::move(process));
     } catch (const BadSetting& problem) {
       core.raise(Reason::bad_setting, "%s", problem.what());
       process->log(LogLevel::error, "not loaded: %s", problem.what());

@@ -28,8 +28,8 @@ struct OfferedCipher {
 class Provider {
  public:
   // Throws BadSetting, std::bad_alloc.
-  Provider(const OSSL_CORE_HANDLE* handle, const Core& core, std::unique_ptr<Software> software,
-           const Settings& settings, std::unique_ptr<Process> process);
+  Provider(const Core& core, std::unique_ptr<Software> software, const Settings& settings,
+           std::unique_ptr<Process> process);
   Provider(const Provider&) = delete;
   Provider& operator=(const Provider&) = delete;
   ~Provider();  // logs a summary; many programs end without teardown
@@ -38,7 +38,6 @@ class Provider {
   [[nodiscard]] const OSSL_ALGORITHM* random_generators() const noexcept { return random_table_.data(); }
   [[nodiscard]] bool get_params(OSSL_PARAM* params) const noexcept;
 
-  const OSSL_CORE_HANDLE* handle;
   Core core;
   std::unique_ptr<Process> process;
   std::unique_ptr<Software> software;

@@ -58,17 +58,6 @@ const Capability* find_capability(const CipherSpec& spec) noexcept {
   return nullptr;
 }
 
-class ErrnoGuard {
- public:
-  ErrnoGuard() noexcept : saved_(errno) {}
-  ErrnoGuard(const ErrnoGuard&) = delete;
-  ErrnoGuard& operator=(const ErrnoGuard&) = delete;
-  ~ErrnoGuard() { errno = saved_; }
-
- private:
-  int saved_;
-};
-
 // The name of an errno; strerror is translated, and not safe with threads.
 class ErrorName {
  public:

@@ -99,21 +99,10 @@ bool proven_dead(std::uint64_t holder, std::uint64_t start_time, const LockIdent
   return start_time != 0 && status.start_time != start_time;
 }
 
-class KeepErrno {
- public:
-  KeepErrno() noexcept : value_(errno) {}
-  KeepErrno(const KeepErrno&) = delete;
-  KeepErrno& operator=(const KeepErrno&) = delete;
-  ~KeepErrno() { errno = value_; }
-
- private:
-  int value_;
-};
-
 }  // namespace
 
 LockIdentity::LockIdentity(const LockIdentity* /*inherited*/) noexcept {
-  const KeepErrno keep;
+  const ErrnoGuard guard;
   const auto pid = static_cast<std::uint64_t>(getpid());
   struct stat space {};
   if (stat("/proc/self/ns/pid", &space) == 0) token = static_cast<std::uint64_t>(space.st_ino) << 32;
@@ -133,7 +122,7 @@ EngineLock::Taken EngineLock::acquire_contended(const LockIdentity& self, Proces
     }
     relax();
   }
-  const KeepErrno keep;
+  const ErrnoGuard guard;
   if (process.sandboxed()) return Taken::no;
 
   const std::int64_t until = monotonic_ns() + wait_limit_ns;
@@ -171,7 +160,7 @@ EngineLock::Taken EngineLock::acquire_contended(const LockIdentity& self, Proces
 }
 
 void EngineLock::wake(Process& process) noexcept {
-  const KeepErrno keep;
+  const ErrnoGuard guard;
   if (process.sandboxed()) return;  // those who wait look again by themselves
   syscall(SYS_futex, futex_of(words_.word), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }

@@ -190,16 +190,15 @@ class MmioBackend final : public Backend {
     const LockIdentity* known = identities_.peek(generation);
     if (known != nullptr) [[likely]]
       return known;
-    const int saved = errno;
+    const ErrnoGuard guard;
     if (!process_.sandboxed()) known = identities_.get(generation);
-    errno = saved;
     return known;
   }
 
   // One thread of a process at a time. A child that was forked meanwhile starts anew.
   Outcome attach() noexcept {
     if (absent_.load(std::memory_order_relaxed)) return Outcome::unavailable;
-    const int saved = errno;
+    const ErrnoGuard guard;
     Outcome outcome = Outcome::unavailable;
     if (!process_.sandboxed()) {
       const std::uint64_t generation = process_.generation();
@@ -212,7 +211,6 @@ class MmioBackend final : public Backend {
         attaching_.store(0, std::memory_order_release);
       }
     }
-    errno = saved;
     return outcome;
   }
 
@@ -308,10 +306,8 @@ class MmioBackend final : public Backend {
     if (process_.now() - checked_.load(std::memory_order_acquire) < ownership_interval) [[likely]] {
       return owned_.load(std::memory_order_relaxed) ? Outcome::unavailable : Outcome::served;
     }
-    const int saved = errno;
-    const Outcome outcome = process_.sandboxed() ? Outcome::unavailable : check_ownership(soc);
-    errno = saved;
-    return outcome;
+    const ErrnoGuard guard;
+    return process_.sandboxed() ? Outcome::unavailable : check_ownership(soc);
   }
 
   Result crypt_piece(Attachment& attachment, const LockIdentity& self, const CipherRequest& piece,
