@@ -475,7 +475,11 @@ int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::
   if (something_buffered) {
     if (!set_inner_padding(false)) return 0;
     stream_.update_bytes += fill;
-    if (inner_update_(inner_, out, &flushed, out_size, in, fill) == 0) return 0;
+    if (inner_update_(inner_, out, &flushed, out_size, in, fill) == 0) {
+      distrust();
+      static_cast<void>(set_inner_padding(stream_.padding));
+      return 0;
+    }
     empty = inner_is_empty();
   }
   Routed routed{.done = 0, .most = 0, .busiest = no_index};
