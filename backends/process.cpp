@@ -184,7 +184,7 @@ void Process::log(LogLevel level, const char* format, ...) noexcept {
   // A value from outside may hold anything; a terminal would obey it.
   std::replace_if(
       line.begin() + prefix, line.begin() + static_cast<std::ptrdiff_t>(end),
-      [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, ' ');
+      [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, ' ');
   line[end] = '\n';
   write_line(line.data(), end + 1);
 }

@@ -458,8 +458,9 @@ int CipherContext::continue_stream(unsigned char* out, std::size_t* out_bytes, s
 // An update of a stream that software owns, long enough for a backend.
 int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                                const unsigned char* in, std::size_t length) noexcept {
-  if (!provider_.router.ready(route(), length)) return software_update(out, out_bytes, out_size, in, length);
-  set_limit();
+  set_limit();  // raised while all backends rest, so that shorter requests do not come here again
+  if (length < stream_.limit || !provider_.router.ready(route(), length))
+    return software_update(out, out_bytes, out_size, in, length);
   const std::size_t partial = (stream_.update_bytes - stream_.update_bytes_before) % block();
   const std::size_t fill = partial == 0 ? 0 : block() - partial;
   // Without a partial block there may be a held-back one, even with padding off again; and a call that
