@@ -16,8 +16,18 @@
 
 namespace sunxi {
 
-enum class Cipher : std::uint8_t { aes };
-enum class Mode : std::uint8_t { cbc };
+enum class Cipher : std::uint8_t {
+  aes,
+  des,
+  des3,  // EDE; a key of 16 bytes is K1 K2 and stands for K1 K2 K1
+};
+// What `iv` is, and becomes:
+enum class Mode : std::uint8_t {
+  ecb,  // nothing
+  cbc,  // the last block of ciphertext
+  ctr,  // the counter block, a big-endian number of 128 bits that wraps, one more for each block
+  xts,  // the tweak of the one data unit that the request is; left alone
+};
 enum class Direction : std::uint8_t { encrypt, decrypt };
 
 inline constexpr std::size_t max_key_bytes = 64;
@@ -28,7 +38,7 @@ struct CipherSpec {
   Cipher cipher;
   Mode mode;
   std::uint16_t key_bytes;
-  std::uint8_t block_bytes;
+  std::uint8_t block_bytes;  // of the cipher, in stream modes too
   std::uint8_t iv_bytes;
 
   friend constexpr bool operator==(const CipherSpec&, const CipherSpec&) = default;
@@ -39,10 +49,11 @@ struct CipherRequest {
   CipherSpec spec;
   Direction direction;
   std::span<const std::uint8_t> key;  // spec.key_bytes
-  std::uint8_t* iv;                   // spec.iv_bytes; updated: the IV of the block after Result::done
+  std::uint8_t* iv;                   // spec.iv_bytes; updated: for the block after Result::done
   const std::uint8_t* in;             // any alignment
   std::uint8_t* out;                  // any alignment; equal to `in`, overlapping it, or apart from it
-  std::size_t length;                 // bytes, > 0, a multiple of spec.block_bytes, any size
+  // Bytes, > 0, a multiple of spec.block_bytes, any size; XTS: any number from one block to 2^20 blocks.
+  std::size_t length;
 };
 
 enum class Outcome : std::uint8_t {
@@ -55,10 +66,21 @@ enum class Outcome : std::uint8_t {
 
 // Bytes [0, done) of `out` are final and `iv` continues after them. Unless `served`, the input from
 // `done` on is unharmed even where in and out overlap, so that somebody else can go on from there.
+// A data unit of XTS is done whole or not at all.
 struct Result {
   Outcome outcome;
   std::size_t done;
 };
+
+// The counter block after `blocks` more, without a branch on its value.
+inline void advance_counter(std::uint8_t* counter, std::uint64_t blocks) noexcept {
+  std::uint64_t carry = blocks;
+  for (std::size_t i = 16; i-- != 0;) {
+    carry += counter[i];
+    counter[i] = static_cast<std::uint8_t>(carry);
+    carry >>= 8U;
+  }
+}
 
 // What a backend keeps for one key of one context; empty (null) until the first request. The owner
 // gives it back with Backend::release before the key changes or the context goes.
