@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/support/evp.h"
 
@@ -11,9 +13,11 @@ namespace sunxi::test {
 
 struct CampaignOptions {
   std::uint64_t seed = 1;
-  std::uint64_t first = 0;  // number of the first case, to repeat one
-  std::uint64_t cases = 1000;
-  std::size_t largest = 300'000;  // bytes of one case
+  std::uint64_t first = 0;                                      // number of the first case, to repeat one
+  std::uint64_t cases = 1000;                                   // of each cipher
+  std::size_t largest = 300'000;                                // bytes of one case
+  std::vector<std::string> ciphers;                             // empty: all that ours offers
+  std::function<void(const std::string&cipher)> before, after;  // what is done to one; may be empty
 };
 
 // The first difference found, as text that names the case; empty if there is none.

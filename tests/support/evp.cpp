@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace sunxi::test {
 
@@ -36,6 +37,19 @@ Library::Library(const std::string& name, OSSL_provider_init_fn* init) : library
 void Library::load(const std::string& name) {
   provider_.reset(OSSL_PROVIDER_load(library_.get(), name.c_str()));
   if (!provider_) throw std::runtime_error("no provider " + name + ": " + errors());
+}
+
+bool Library::add(const std::string& name) {
+  ProviderPtr other(OSSL_PROVIDER_load(library_.get(), name.c_str()));
+  if (!other) return false;
+  others_.push_back(std::move(other));
+  return true;
+}
+
+Library reference_library() {
+  Library library("default");
+  if (!library.add("legacy")) static_cast<void>(errors());
+  return library;
 }
 
 CipherPtr Library::cipher(const std::string& name) const {

@@ -33,8 +33,13 @@ class Library {
   // A provider linked into the test.
   Library(const std::string& name, OSSL_provider_init_fn* init);
 
+  // Another provider into the same library context; false if OpenSSL has none of that name.
+  bool add(const std::string& name);
+
   [[nodiscard]] OSSL_LIB_CTX* get() const noexcept { return library_.get(); }
   [[nodiscard]] OSSL_PROVIDER* provider() const noexcept { return provider_.get(); }
+  [[nodiscard]] std::string provider_name() const { return OSSL_PROVIDER_get0_name(provider_.get()); }
+  // Throws where nobody has it.
   [[nodiscard]] CipherPtr cipher(const std::string& name) const;
   // The first name of every cipher that the provider offers.
   [[nodiscard]] std::vector<std::string> ciphers() const;
@@ -45,7 +50,14 @@ class Library {
   void load(const std::string& name);
   LibraryPtr library_;
   ProviderPtr provider_;
+  std::vector<ProviderPtr> others_;
 };
+
+// What ours is compared with: the default provider, and the legacy one for single DES.
+[[nodiscard]] Library reference_library();
+
+// For the key `algorithms`: single DES has to be named.
+inline constexpr const char* every_algorithm = "ALL, DES-ECB, DES-CBC";
 
 // The errors on OpenSSL's queue, a line each; empties it.
 [[nodiscard]] std::string errors();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of backends for tests of the provider alone: each computes with libcrypto and keeps strictly
-// to backend.h, or declines, or fails, as a plan says.
+// A list of backends for tests of the provider alone: each serves all that backend.h can say, computes
+// with libcrypto, keeps strictly to backend.h, and declines or fails as a plan says.
 #pragma once
 
 #include <array>
@@ -18,6 +18,7 @@ struct FakePlan {
   std::atomic<Outcome> refusal{Outcome::busy};
   std::atomic<unsigned> fails_every{0};  // every k-th call stops somewhere in the middle; 0 = never
   std::atomic<std::uint64_t> calls{0}, bytes{0};
+  std::array<std::atomic<std::uint64_t>, 4> served_by{};  // whole requests, by Mode
   std::atomic<int> live_sessions{0};
   std::atomic<int> contract_violations{0};  // by the caller
 };
