@@ -29,10 +29,12 @@ class Setup {
   Setup() {
     reset_fake_plans();
     setenv("SUNXI_LOG", "off", 1);
+    setenv("SUNXI_ALGORITHMS", every_algorithm, 1);
   }
-  void compare(std::uint64_t seed, std::uint64_t cases = 1500) {
+  // `cases` of each cipher.
+  void compare(std::uint64_t seed, std::uint64_t cases = 150) {
     const Library ours("sunxi", initialise);
-    const Library reference("default");
+    const Library reference = reference_library();
     const std::string trouble = run_campaign(ours, reference, seeded(seed, cases));
     INFO(trouble);
     CHECK(trouble.empty());
@@ -53,6 +55,7 @@ TEST_CASE("streams over one backend that serves equal the default provider's") {
   }
   unsetenv("SUNXI_MIN_BYTES");
   CHECK(plan.bytes > 1'000'000);
+  for (const auto& served : plan.served_by) CHECK(served > 500);
 }
 
 TEST_CASE("streams over a backend that always declines equal the default provider's") {
@@ -180,28 +183,42 @@ TEST_CASE("sunxi-min-bytes beats the configuration, survives init and is copied"
   CHECK(session.backend() == "afalg");
 }
 
-TEST_CASE("record mode is software's") {
+TEST_CASE("records go to a backend by their size") {
   Setup setup;
-  fake_plan("afalg").exists = true;
+  FakePlan& plan = fake_plan("afalg");
+  plan.exists = true;
   const Library library("sunxi", initialise);
-  const Library reference("default");
-  const auto record = [](const Library& from) {
+  const Library reference = reference_library();
+  const auto record = [](const Library& from, int encrypt, std::vector<std::uint8_t> data) {
     const CipherPtr cipher = from.cipher("AES-256-CBC");
     const CipherContextPtr context(EVP_CIPHER_CTX_new());
-    std::vector<std::uint8_t> data(4096 + 64, 7);
-    EVP_EncryptInit_ex2(context.get(), cipher.get(), data.data(), data.data(), nullptr);
+    const std::array<std::uint8_t, 32> zeros{};
+    EVP_CipherInit_ex2(context.get(), cipher.get(), zeros.data(), zeros.data(), encrypt, nullptr);
     int version = 0x0303;
     std::size_t mac = 20;
     std::array params{OSSL_PARAM_construct_int("tls-version", &version),
                       OSSL_PARAM_construct_size_t("tls-mac-size", &mac), OSSL_PARAM_construct_end()};
     REQUIRE(EVP_CIPHER_CTX_set_params(context.get(), params.data()) == 1);
     int bytes = 0;
-    REQUIRE(EVP_EncryptUpdate(context.get(), data.data(), &bytes, data.data(), 4090) == 1);
-    data.resize(static_cast<std::size_t>(bytes));
+    const int length = static_cast<int>(data.size());
+    data.resize(data.size() + 16);
+    REQUIRE(EVP_CipherUpdate(context.get(), data.data(), &bytes, data.data(), length) == 1);
+    data.resize(static_cast<std::size_t>(bytes) + (encrypt == 1 ? 0 : 16));
     return data;
   };
-  CHECK(record(library) == record(reference));
-  CHECK(fake_plan("afalg").calls == 0);
+  for (const std::size_t size : {100, 4090}) {
+    const std::vector<std::uint8_t> plain(size, 7);
+    const std::uint64_t calls = plan.calls;
+    const auto encrypted = record(library, 1, plain);
+    CHECK(encrypted == record(reference, 1, plain));
+    auto decrypted = record(library, 0, encrypted);
+    auto expected = record(reference, 0, encrypted);
+    // The first block is nobody's.
+    CHECK(std::vector(decrypted.begin() + 16, decrypted.end()) ==
+          std::vector(expected.begin() + 16, expected.end()));
+    CHECK(plan.calls - calls == (size < 512 ? 0 : 2));
+  }
+  CHECK(plan.contract_violations == 0);
 }
 
 // One stream through calls of which some fail half-way; what came out of the data calls.
