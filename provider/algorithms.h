@@ -18,15 +18,36 @@ struct CipherRow {
   bool only_if_named;  // registered only where the key `algorithms` names it
 };
 
-constexpr CipherSpec aes(Mode mode, std::uint16_t bits, std::uint8_t iv_bytes) {
-  return {Cipher::aes, mode, static_cast<std::uint16_t>(bits / 8), 16, iv_bytes};
+constexpr CipherSpec aes(Mode mode, std::uint16_t bits) {
+  const bool doubled = mode == Mode::xts;  // a key for the data and one for the tweak
+  return {Cipher::aes, mode, static_cast<std::uint16_t>(bits / 8 * (doubled ? 2 : 1)), 16,
+          static_cast<std::uint8_t>(mode == Mode::ecb ? 0 : 16)};
+}
+constexpr CipherSpec des(Cipher cipher, Mode mode, std::uint16_t key_bytes) {
+  return {cipher, mode, key_bytes, 8, static_cast<std::uint8_t>(mode == Mode::ecb ? 0 : 8)};
 }
 
 // Names: OpenSSL, providers/implementations/include/prov/names.h.
 inline constexpr std::array cipher_rows{
-    CipherRow{"AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2", aes(Mode::cbc, 128, 16), "AES-128 in CBC", false},
-    CipherRow{"AES-192-CBC:AES192:2.16.840.1.101.3.4.1.22", aes(Mode::cbc, 192, 16), "AES-192 in CBC", false},
-    CipherRow{"AES-256-CBC:AES256:2.16.840.1.101.3.4.1.42", aes(Mode::cbc, 256, 16), "AES-256 in CBC", false},
+    CipherRow{"AES-128-ECB:2.16.840.1.101.3.4.1.1", aes(Mode::ecb, 128), "AES-128 in ECB", false},
+    CipherRow{"AES-192-ECB:2.16.840.1.101.3.4.1.21", aes(Mode::ecb, 192), "AES-192 in ECB", false},
+    CipherRow{"AES-256-ECB:2.16.840.1.101.3.4.1.41", aes(Mode::ecb, 256), "AES-256 in ECB", false},
+    CipherRow{"AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2", aes(Mode::cbc, 128), "AES-128 in CBC", false},
+    CipherRow{"AES-192-CBC:AES192:2.16.840.1.101.3.4.1.22", aes(Mode::cbc, 192), "AES-192 in CBC", false},
+    CipherRow{"AES-256-CBC:AES256:2.16.840.1.101.3.4.1.42", aes(Mode::cbc, 256), "AES-256 in CBC", false},
+    CipherRow{"AES-128-CTR", aes(Mode::ctr, 128), "AES-128 in CTR", false},
+    CipherRow{"AES-192-CTR", aes(Mode::ctr, 192), "AES-192 in CTR", false},
+    CipherRow{"AES-256-CTR", aes(Mode::ctr, 256), "AES-256 in CTR", false},
+    CipherRow{"AES-128-XTS:1.3.111.2.1619.0.1.1", aes(Mode::xts, 128), "AES-128 in XTS", false},
+    CipherRow{"AES-256-XTS:1.3.111.2.1619.0.1.2", aes(Mode::xts, 256), "AES-256 in XTS", false},
+    CipherRow{"DES-EDE3-ECB:DES-EDE3", des(Cipher::des3, Mode::ecb, 24), "triple DES in ECB", false},
+    CipherRow{"DES-EDE3-CBC:DES3:1.2.840.113549.3.7", des(Cipher::des3, Mode::cbc, 24), "triple DES in CBC",
+              false},
+    CipherRow{"DES-EDE-ECB:DES-EDE:1.3.14.3.2.17", des(Cipher::des3, Mode::ecb, 16),
+              "triple DES with two keys in ECB", false},
+    CipherRow{"DES-EDE-CBC", des(Cipher::des3, Mode::cbc, 16), "triple DES with two keys in CBC", false},
+    CipherRow{"DES-ECB:1.3.14.3.2.6", des(Cipher::des, Mode::ecb, 8), "DES in ECB", true},
+    CipherRow{"DES-CBC:DES:1.3.14.3.2.7", des(Cipher::des, Mode::cbc, 8), "DES in CBC", true},
 };
 inline constexpr std::size_t cipher_count = cipher_rows.size();
 

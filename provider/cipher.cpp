@@ -5,10 +5,16 @@
 // partial block, held-back block, padding) lives there and our code is one compare and one indirect
 // call. The first request that a backend takes makes the stream ours: IV and partial block are here
 // then, until something comes that software has to do.
+//
+// Four kinds of request find their way to backends: updates of a block mode (route_update and below),
+// CTR at any byte (route_counter), data units of XTS, which have no state (route_data_unit), and TLS
+// records (route_record).
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/params.h>
+#include <openssl/proverr.h>
+#include <openssl/rand.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +23,7 @@
 #include <utility>
 
 #include "provider/provider.h"
+#include "provider/tls_record.h"
 
 namespace sunxi {
 namespace {
@@ -57,7 +64,8 @@ struct Stream {
   // What went into the default provider's context, and how much of that came before the stream began.
   // The hot ones stand apart, so that they are two additions to memory and no vector code.
   std::uint64_t requests = 0;
-  std::size_t may_buffer = 1;  // 0 if whole blocks go through update as they go through cipher
+  std::size_t may_buffer = 1;    // 0 if whole blocks go through update as they go through cipher
+  std::size_t within_block = 0;  // the bits of a length that whole blocks have not
   std::uint64_t update_bytes = 0;
   std::uint64_t update_bytes_before = 0;
   std::uint64_t cipher_bytes = 0;
@@ -74,9 +82,13 @@ struct Stream {
   bool has_iv = false;  // without one, what an init without IV does depends on the inner context
   bool padding = true;
   bool inner_padding = true;  // what the default provider's context has just now
-  bool tls = false;           // record mode, which is software's
-  bool trusted = true;        // false after an error: nobody knows what is in the inner context's buffer
-  bool iv_is_here = false;    // iv is the running IV, as long as nothing went into the inner context
+  bool tls = false;           // every update is a record ...
+  bool records = false;       // ... of a kind that is padded and opened here
+  bool explicit_iv = false;   // which begins with an IV
+  bool has_mac = false;
+  bool may_share_mac = false;  // records went past us: see duplicate
+  bool trusted = true;         // false after an error: nobody knows what is in the inner context's buffer
+  bool iv_is_here = false;     // iv is the running IV, as long as nothing went into the inner context
   bool inner_start_iv_is_stale = false;
   BackendIndex last = no_index;
   std::uint8_t buffered = 0;  // bytes in buffer, while the stream is ours
@@ -86,6 +98,8 @@ struct Stream {
   // messages too.
   std::array<std::uint8_t, max_key_bytes> key;
   std::array<std::uint8_t, max_block> buffer;
+  std::array<std::uint8_t, max_mac_bytes> mac;  // of the last record that was opened
+  std::size_t mac_bytes = 0;
 };
 
 class CipherContext {
@@ -96,6 +110,7 @@ class CipherContext {
         inner_cipher_(reinterpret_cast<Transform>(software.cipher)),
         provider_(provider) {
     stream_.row = row;
+    stream_.within_block = mode() == Mode::ctr ? 0 : block() - 1;
   }
   CipherContext(const CipherContext&) = delete;
   CipherContext& operator=(const CipherContext&) = delete;
@@ -118,7 +133,7 @@ class CipherContext {
              std::size_t length) noexcept {
     if (length < stream_.limit) [[likely]] {
       // Whole blocks of a stream that needs no buffer have the shorter of the two ways.
-      if ((length % max_block | stream_.may_buffer) == 0 && nothing_updated())
+      if (((length & stream_.within_block) | stream_.may_buffer) == 0 && nothing_updated())
         return software_cipher(out, out_bytes, out_size, in, length);
       return software_update(out, out_bytes, out_size, in, length);
     }
@@ -144,9 +159,11 @@ class CipherContext {
   [[nodiscard]] Route route() const noexcept {
     return {stream_.row, stream_.direction, stream_.own_min_bytes, stream_.has_own_min_bytes};
   }
+  [[nodiscard]] Mode mode() const noexcept { return spec().mode; }
+  [[nodiscard]] bool is_ours() const noexcept { return stream_.owner == Owner::ours; }
   // Whether the last whole block waits for final, which removes its padding.
   [[nodiscard]] bool holds_back() const noexcept {
-    return stream_.direction == Direction::decrypt && stream_.padding;
+    return stream_.direction == Direction::decrypt && stream_.padding && mode() != Mode::ctr;
   }
   [[nodiscard]] bool nothing_updated() const noexcept {
     return stream_.update_bytes == stream_.update_bytes_before;
@@ -176,6 +193,15 @@ class CipherContext {
                                      const unsigned char* in, std::size_t length) noexcept;
   [[gnu::noinline]] int route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                                      const unsigned char* in, std::size_t length) noexcept;
+  int route_counter(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+                    std::size_t length) noexcept;
+  int route_data_unit(bool as_update, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                      const unsigned char* in, std::size_t length) noexcept;
+  int route_record(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+                   std::size_t length) noexcept;
+  int open_record(unsigned char* out, std::size_t* out_bytes, std::size_t length) noexcept;
+  [[nodiscard]] bool transform(std::size_t request, unsigned char* out, const unsigned char* in,
+                               std::size_t length) noexcept;
   int continue_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                       const unsigned char* in, std::size_t length) noexcept;
   int take_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
@@ -187,14 +213,22 @@ class CipherContext {
   void remember_who(const Routed& routed, std::size_t request) noexcept;
   [[nodiscard]] bool inner_is_empty() noexcept;
   [[nodiscard]] bool load_iv() noexcept;
+  [[nodiscard]] bool load_counter(unsigned int& position) noexcept;
   [[nodiscard]] bool hand_back() noexcept;
   [[nodiscard]] bool set_inner_padding(bool on) noexcept;
   [[nodiscard]] bool drop_stream() noexcept;
   [[nodiscard]] bool note_params(const OSSL_PARAM* params) noexcept;
+  [[nodiscard]] bool note_block_params(const OSSL_PARAM* params) noexcept;
+  void note_tls_version(unsigned int version) noexcept;
   void note_failed_params(const OSSL_PARAM* params) noexcept;
   void note_failed_init(bool with_key, const unsigned char* iv, std::size_t iv_bytes,
                         const OSSL_PARAM* params) noexcept;
   void remember_key(const unsigned char* key) noexcept;
+  void forget_key() noexcept;
+  [[nodiscard]] bool halves_are_equal() const noexcept {
+    const std::size_t half = spec().key_bytes / 2;
+    return CRYPTO_memcmp(stream_.key.data(), stream_.key.data() + half, half) == 0;
+  }
   void release_sessions() noexcept {
     for (const KeySlot& slot : slots_) {
       if (slot.session != nullptr) [[unlikely]] {
@@ -205,7 +239,8 @@ class CipherContext {
   }
   void set_limit() noexcept;
   void distrust() noexcept {
-    stream_.trusted = false;
+    if (stream_.tls) stream_.may_share_mac = true;
+    stream_.trusted = stream_.records = false;
     stream_.limit = never;
     stream_.may_buffer = 1;
   }
@@ -230,10 +265,17 @@ CipherContext::~CipherContext() {
   } else {
     wipe(stream_.key.data(), stream_.key.size());
   }
-  if (stream_.owner == Owner::ours) wipe(stream_.buffer.data(), stream_.buffer.size());
+  if (is_ours()) wipe(stream_.buffer.data(), stream_.buffer.size());
+  if (stream_.records) wipe(stream_.mac.data(), stream_.mac.size());
 }
 
 CipherContext* CipherContext::duplicate() const noexcept {
+  // The default provider's contexts share the MAC of the last record, and free it twice
+  // (openssl/openssl#30548).
+  if (stream_.may_share_mac && stream_.direction == Direction::decrypt) {
+    provider_.core.raise(Reason::bad_parameter, "a context that opened such TLS records has no duplicates");
+    return nullptr;
+  }
   void* inner = software().dupctx(inner_);
   if (inner == nullptr) return nullptr;
   auto* copy = new (std::nothrow) CipherContext(provider_, software(), stream_.row, inner);
@@ -249,13 +291,15 @@ CipherContext* CipherContext::duplicate() const noexcept {
 
 void CipherContext::set_limit() noexcept {
   stream_.may_buffer = 1;
-  if (stream_.owner == Owner::ours) {
+  if (stream_.tls && !stream_.records) stream_.may_share_mac = true;
+  if (is_ours()) {
     stream_.limit = 0;
-  } else if (!stream_.has_key || !stream_.has_iv || stream_.tls || !stream_.trusted) {
+  } else if (!stream_.has_key || (!stream_.has_iv && spec().iv_bytes != 0) || !stream_.trusted ||
+             (stream_.tls && !stream_.records)) {
     stream_.limit = never;
   } else {
-    stream_.may_buffer = holds_back() ? 1 : 0;
-    stream_.limit = provider_.router.limit(route());
+    stream_.may_buffer = stream_.tls || mode() == Mode::xts || holds_back() ? 1 : 0;
+    stream_.limit = stream_.records ? 0 : provider_.router.limit(route());
   }
 }
 
@@ -269,22 +313,33 @@ void CipherContext::remember_key(const unsigned char* key) noexcept {
   stream_.has_key = true;
 }
 
+void CipherContext::forget_key() noexcept {
+  release_sessions();
+  wipe(stream_.key.data(), stream_.key.size());
+  stream_.has_key = false;
+}
+
 int CipherContext::init(Direction direction, const unsigned char* key, std::size_t key_bytes,
                         const unsigned char* iv, std::size_t iv_bytes, const OSSL_PARAM* params) noexcept {
-  if (stream_.owner == Owner::ours) {
+  if (is_ours()) {
     // What may fail may fail half-way, and then the old stream goes on: that must be there.
     const bool may_fail = params != nullptr || (key != nullptr && key_bytes != spec().key_bytes) ||
                           (iv != nullptr && iv_bytes != spec().iv_bytes);
-    if (may_fail ? !hand_back() : !drop_stream()) return 0;
+    const bool goes_on = iv == nullptr && mode() == Mode::ctr;
+    if (may_fail || goes_on ? !hand_back() : !drop_stream()) return 0;
   }
   const unsigned char* use_key = key;
   if (key == nullptr && stream_.has_key && direction != stream_.schedule) {
-    use_key = stream_.key.data();
-    key_bytes = spec().key_bytes;
+    if (mode() == Mode::xts && direction == Direction::encrypt && halves_are_equal()) {
+      forget_key();  // good for decryption only; a key that follows need not suffer from it
+    } else {
+      use_key = stream_.key.data();
+      key_bytes = spec().key_bytes;
+    }
   }
   const unsigned char* use_iv = iv;
   std::array<std::uint8_t, max_iv_bytes> start_iv;
-  if (iv == nullptr && stream_.inner_start_iv_is_stale) {
+  if (iv == nullptr && stream_.inner_start_iv_is_stale && mode() == Mode::cbc) {
     start_iv = stream_.start_iv;
     use_iv = start_iv.data();
     iv_bytes = spec().iv_bytes;
@@ -300,7 +355,7 @@ int CipherContext::init(Direction direction, const unsigned char* key, std::size
   }
   stream_.trusted = true;
   if (use_key != nullptr) remember_key(use_key);
-  if (use_iv != nullptr) {
+  if (use_iv != nullptr && spec().iv_bytes != 0) {
     copy_iv(stream_.iv.data(), use_iv, spec().iv_bytes);  // may be the pointer that get_params gave
     stream_.start_iv = stream_.iv;
     stream_.iv_is_here = stream_.has_iv = true;
@@ -324,11 +379,7 @@ bool CipherContext::drop_stream() noexcept {
 void CipherContext::note_failed_init(bool with_key, const unsigned char* iv, std::size_t iv_bytes,
                                      const OSSL_PARAM* params) noexcept {
   distrust();
-  if (with_key) {
-    release_sessions();
-    wipe(stream_.key.data(), stream_.key.size());
-    stream_.has_key = false;
-  }
+  if (with_key) forget_key();
   if (iv != nullptr && iv_bytes == spec().iv_bytes) {
     std::array<std::uint8_t, max_iv_bytes> inner{};
     std::array query{OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, inner.data(), iv_bytes),
@@ -346,7 +397,8 @@ void CipherContext::note_failed_init(bool with_key, const unsigned char* iv, std
 // A list of parameters that was refused may have been obeyed up to the bad one.
 void CipherContext::note_failed_params(const OSSL_PARAM* params) noexcept {
   distrust();
-  if (OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION) != nullptr) stream_.tls = true;
+  if (OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION) != nullptr)
+    stream_.tls = stream_.may_share_mac = true;
   unsigned int on = stream_.padding ? 1 : 0;
   std::array query{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &on), OSSL_PARAM_construct_end()};
   if (software().get_ctx_params(inner_, query.data()) != 0) stream_.padding = stream_.inner_padding = on != 0;
@@ -373,6 +425,7 @@ bool CipherContext::inner_is_empty() noexcept {
 }
 
 bool CipherContext::load_iv() noexcept {
+  if (spec().iv_bytes == 0) return true;
   if (stream_.iv_is_here && nothing_updated() && nothing_ciphered()) return true;
   std::array<OSSL_PARAM, 3> params{
       OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_UPDATED_IV, stream_.iv.data(), spec().iv_bytes),
@@ -381,6 +434,16 @@ bool CipherContext::load_iv() noexcept {
     params[1] =
         OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, stream_.start_iv.data(), spec().iv_bytes);
   return software().get_ctx_params(inner_, params.data()) != 0;
+}
+
+// As load_iv; `position` <- how many bytes of the key stream's current block are used.
+bool CipherContext::load_counter(unsigned int& position) noexcept {
+  position = 0;
+  if (stream_.iv_is_here && nothing_updated() && nothing_ciphered()) return true;
+  const std::array params{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_NUM, &position),
+                          OSSL_PARAM_construct_end()};
+  std::array query = params;
+  return software().get_ctx_params(inner_, query.data()) != 0 && load_iv();
 }
 
 Routed CipherContext::try_backends(std::size_t request, unsigned char* out, const unsigned char* in,
@@ -405,9 +468,10 @@ void CipherContext::remember_who(const Routed& routed, std::size_t request) noex
 // Gives a stream that is ours to the default provider's context.
 bool CipherContext::hand_back() noexcept {
   const auto direction = static_cast<std::size_t>(stream_.direction);
-  bool good =
-      software().init[direction](inner_, nullptr, 0, stream_.iv.data(), spec().iv_bytes, nullptr) != 0;
-  stream_.inner_start_iv_is_stale = true;
+  const bool with_iv = spec().iv_bytes != 0;
+  bool good = software().init[direction](inner_, nullptr, 0, with_iv ? stream_.iv.data() : nullptr,
+                                         spec().iv_bytes, nullptr) != 0;
+  stream_.inner_start_iv_is_stale = with_iv;
   good = good && set_inner_padding(stream_.padding);
   if (good && stream_.buffered != 0) {
     std::array<std::uint8_t, 2 * max_block> nothing;
@@ -431,7 +495,10 @@ bool CipherContext::hand_back() noexcept {
 
 int CipherContext::route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                                 const unsigned char* in, std::size_t length) noexcept {
-  if (stream_.owner == Owner::ours) return continue_stream(out, out_bytes, out_size, in, length);
+  if (stream_.tls) return route_record(out, out_bytes, out_size, in, length);
+  if (mode() == Mode::ctr) return route_counter(out, out_bytes, out_size, in, length);
+  if (mode() == Mode::xts) return route_data_unit(true, out, out_bytes, out_size, in, length);
+  if (is_ours()) return continue_stream(out, out_bytes, out_size, in, length);
   return take_stream(out, out_bytes, out_size, in, length);
 }
 
@@ -529,7 +596,9 @@ int CipherContext::finish_update(const Routed& routed, std::size_t offered, unsi
 
 int CipherContext::route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                                 const unsigned char* in, std::size_t length) noexcept {
-  const bool ours = stream_.owner == Owner::ours;
+  if (mode() == Mode::ctr) return route_counter(out, out_bytes, out_size, in, length);
+  if (mode() == Mode::xts) return route_data_unit(false, out, out_bytes, out_size, in, length);
+  const bool ours = is_ours();
   if (!ours) set_limit();
   // A buffer that update has filled stays where it is: `cipher` passes it by.
   const bool can = (ours ? stream_.buffered == 0 : nothing_updated()) && length != 0 &&
@@ -539,26 +608,140 @@ int CipherContext::route_cipher(unsigned char* out, std::size_t* out_bytes, std:
     return software_cipher(out, out_bytes, out_size, in, length);
   }
   if (!ours && !load_iv()) return 0;
-  const Routed routed = try_backends(length, out, in, length);
-  int good = 1;
+  *out_bytes = length;
+  return transform(length, out, in, length) ? 1 : 0;
+}
+
+// Whole blocks, with the IV in our hands: through backends, and what they leave through software.
+bool CipherContext::transform(std::size_t request, unsigned char* out, const unsigned char* in,
+                              std::size_t length) noexcept {
+  const Routed routed = try_backends(request, out, in, length);
+  bool good = true;
   if (routed.done != 0) {
     stream_.owner = Owner::ours;
     stream_.limit = 0;
   }
   if (routed.done != length) {
     std::size_t more = 0;
-    if (stream_.owner == Owner::ours && !hand_back()) return 0;
-    good = software_cipher(out + routed.done, &more, out_size - routed.done, in + routed.done,
-                           length - routed.done);
+    if (is_ours() && !hand_back()) return false;
+    good = software_cipher(out + routed.done, &more, length - routed.done, in + routed.done,
+                           length - routed.done) != 0;
     set_limit();
   }
-  *out_bytes = length;
   remember_who(routed, length);
   return good;
 }
 
+// CTR, by update or cipher: what is left of a key stream block is software's, and so is what follows the
+// last whole block.
+int CipherContext::route_counter(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                 const unsigned char* in, std::size_t length) noexcept {
+  if (length == 0 && is_ours()) {
+    *out_bytes = 0;
+    return 1;
+  }
+  if (!is_ours()) set_limit();
+  bool can = out_size >= length && length >= block() && length >= provider_.router.limit(route()) &&
+             (is_ours() || provider_.router.ready(route(), length));
+  std::size_t head = 0;
+  if (can && !is_ours()) {
+    unsigned int position = 0;
+    if (!load_counter(position)) return 0;
+    head = position == 0 ? 0 : block() - position;
+    can = position < block() && length >= head + block();
+  }
+  if (!can) {
+    if (is_ours() && !hand_back()) return 0;
+    return software_cipher(out, out_bytes, out_size, in, length);
+  }
+  std::size_t bytes = 0;
+  if (head != 0 && (software_cipher(out, &bytes, head, in, head) == 0 || !load_iv())) return 0;
+  const std::size_t whole = (length - head) - (length - head) % block();
+  if (!transform(length, out + head, in + head, whole)) return 0;
+  const std::size_t tail = length - head - whole;
+  if (tail != 0) {
+    const BackendIndex last = stream_.last;
+    if (is_ours() && !hand_back()) return 0;
+    if (software_cipher(out + head + whole, &bytes, tail, in + head + whole, tail) == 0) return 0;
+    stream_.last = last;
+    stream_.requests_at_last = stream_.requests;
+  }
+  *out_bytes = length;
+  return 1;
+}
+
+// XTS: every request begins at the IV, and is done as a whole.
+int CipherContext::route_data_unit(bool as_update, unsigned char* out, std::size_t* out_bytes,
+                                   std::size_t out_size, const unsigned char* in,
+                                   std::size_t length) noexcept {
+  constexpr std::size_t most_blocks = std::size_t{1} << 20U;  // NIST SP 800-38E
+  set_limit();
+  if (in != nullptr && out != nullptr && out_size >= length && length >= stream_.limit && length >= block() &&
+      length <= most_blocks * block() && provider_.router.ready(route(), length)) {
+    stream_.iv = stream_.start_iv;
+    const Routed routed = try_backends(length, out, in, length);
+    if (routed.done == length) {
+      *out_bytes = length;
+      remember_who(routed, length);
+      return 1;
+    }
+  }
+  return as_update ? software_update(out, out_bytes, out_size, in, length)
+                   : software_cipher(out, out_bytes, out_size, in, length);
+}
+
+// A TLS record, in place as libssl has them. What is not as libssl does it gets the default provider's
+// own answer, which is a refusal. It never opens a record here: see duplicate.
+int CipherContext::route_record(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                const unsigned char* in, std::size_t length) noexcept {
+  const bool encrypt = stream_.direction == Direction::encrypt;
+  const std::size_t total = encrypt ? length + block() - length % block() : length;
+  if (!stream_.records || !stream_.padding || in != out || in == nullptr || total % block() != 0 ||
+      out_size < total) {
+    if (is_ours() && !hand_back()) return 0;
+    const int good = software_update(out, out_bytes, out_size, in, length);
+    begin_stream(0);  // nothing of it is buffered
+    stream_.iv_is_here = false;
+    return good;
+  }
+  stream_.has_mac = false;
+  if (encrypt) pad_tls_record(out, length, total);
+  if (total != 0 && length >= provider_.router.limit(route()) &&
+      (is_ours() || provider_.router.ready(route(), length))) {
+    if ((!is_ours() && !load_iv()) || !transform(length, out, in, total)) return 0;
+  } else if ((is_ours() && !hand_back()) || software_cipher(out, out_bytes, total, in, total) == 0) {
+    return 0;
+  }
+  *out_bytes = total;
+  return encrypt ? 1 : open_record(out, out_bytes, total);
+}
+
+// Nothing here depends on whether padding and MAC are right, as far as record and MAC lengths allow.
+int CipherContext::open_record(unsigned char* out, std::size_t* out_bytes, std::size_t length) noexcept {
+  const std::size_t skip = stream_.explicit_iv ? block() : 0;
+  std::array<std::uint8_t, max_mac_bytes> random{};
+  const bool good = (stream_.mac_bytes == 0 ||
+                     RAND_bytes_ex(provider_.software->library(), random.data(), stream_.mac_bytes, 0) > 0) &&
+                    length >= skip &&
+                    open_tls_record(out + skip, length - skip, stream_.mac_bytes, random.data(),
+                                    stream_.mac.data(), out_bytes);
+  if (!good) {
+    ERR_raise(ERR_LIB_PROV, PROV_R_CIPHER_OPERATION_FAILED);
+    return 0;
+  }
+  stream_.has_mac = stream_.mac_bytes != 0;
+  return 1;
+}
+
 int CipherContext::final(unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept {
-  if (stream_.owner == Owner::ours && !hand_back()) return 0;
+  if (stream_.records) return software().final(inner_, out, out_bytes, out_size);  // refuses
+  if (is_ours()) {
+    if (mode() == Mode::ctr) {  // has nothing to give, and goes on
+      *out_bytes = 0;
+      return 1;
+    }
+    if (!hand_back()) return 0;
+  }
   if (software().final(inner_, out, out_bytes, out_size) == 0) {
     distrust();
     return 0;
@@ -569,16 +752,7 @@ int CipherContext::final(unsigned char* out, std::size_t* out_bytes, std::size_t
 }
 
 bool CipherContext::note_params(const OSSL_PARAM* params) noexcept {
-  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_PADDING)) {
-    unsigned int on = 1;
-    if (OSSL_PARAM_get_uint(found, &on) == 0) return false;
-    stream_.padding = stream_.inner_padding = on != 0;
-  }
-  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION)) {
-    unsigned int version = 0;
-    if (OSSL_PARAM_get_uint(found, &version) == 0) return false;
-    stream_.tls = version != 0;
-  }
+  if (mode() != Mode::xts && !note_block_params(params)) return false;
   if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, param_min_bytes)) {
     std::size_t bytes = 0;
     if (OSSL_PARAM_get_size_t(found, &bytes) == 0) {
@@ -591,11 +765,40 @@ bool CipherContext::note_params(const OSSL_PARAM* params) noexcept {
   return true;
 }
 
+// XTS ignores these, whatever is in them.
+bool CipherContext::note_block_params(const OSSL_PARAM* params) noexcept {
+  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_PADDING)) {
+    unsigned int on = 1;
+    if (OSSL_PARAM_get_uint(found, &on) == 0) return false;
+    stream_.padding = stream_.inner_padding = on != 0;
+  }
+  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION)) {
+    unsigned int version = 0;
+    if (OSSL_PARAM_get_uint(found, &version) == 0) return false;
+    note_tls_version(version);
+  }
+  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_MAC_SIZE)) {
+    if (OSSL_PARAM_get_size_t(found, &stream_.mac_bytes) == 0) return false;
+    if (stream_.mac_bytes > max_mac_bytes) stream_.records = false;
+  }
+  return true;
+}
+
+void CipherContext::note_tls_version(unsigned int version) noexcept {
+  const std::optional<bool> explicit_iv = tls_explicit_iv(version);
+  // A partial block stays where it is while records pass by: only software knows what comes of it.
+  const bool empty = nothing_updated();
+  stream_.tls = version != 0;
+  stream_.records = empty && explicit_iv && mode() == Mode::cbc && stream_.mac_bytes <= max_mac_bytes;
+  stream_.explicit_iv = explicit_iv.value_or(false);
+  if (!empty) stream_.trusted = false;
+}
+
 int CipherContext::set_params(const OSSL_PARAM* params) noexcept {
   if (params == nullptr || params->key == nullptr) return 1;
   const bool only_ours = std::strcmp(params->key, param_min_bytes) == 0 && params[1].key == nullptr;
   if (!only_ours) {
-    if (stream_.owner == Owner::ours && !hand_back()) return 0;
+    if (is_ours() && !hand_back()) return 0;
     if (software().set_ctx_params(inner_, params) == 0) {
       note_failed_params(params);
       return 0;
@@ -616,7 +819,7 @@ int CipherContext::get_params(OSSL_PARAM* params) const noexcept {
   if (params == nullptr) return 1;
   if (software().get_ctx_params(inner_, params) == 0) return 0;
   // EVP asks for lengths at every init: names are told apart by what costs nothing.
-  const bool ours = stream_.owner == Owner::ours;
+  const bool ours = is_ours();
   int good = 1;
   for (OSSL_PARAM* param = params; param->key != nullptr; ++param) {
     const char* const key = param->key;
@@ -630,6 +833,8 @@ int CipherContext::get_params(OSSL_PARAM* params) const noexcept {
     } else if (stream_.inner_start_iv_is_stale && key[0] == 'i' &&
                std::strcmp(key, OSSL_CIPHER_PARAM_IV) == 0) {
       good &= give_octets(param, stream_.start_iv.data(), spec().iv_bytes);
+    } else if (stream_.has_mac && key[0] == 't' && std::strcmp(key, OSSL_CIPHER_PARAM_TLS_MAC) == 0) {
+      good &= OSSL_PARAM_set_octet_ptr(param, stream_.mac.data(), stream_.mac_bytes);
     }
   }
   return good;
@@ -645,7 +850,7 @@ template <std::size_t Row>
 void* cipher_newctx(void* opaque) noexcept {
   auto& provider = *static_cast<Provider*>(opaque);
   const SoftwareCipher& software = provider.software->cipher(Row);
-  void* inner = software.newctx(provider.software->context());
+  void* inner = software.newctx(provider.software->context(Row));
   if (inner == nullptr) return nullptr;
   auto* made = new (std::nothrow) CipherContext(provider, software, Row, inner);
   if (made == nullptr) {
@@ -751,9 +956,9 @@ bool offer_cipher(const Software& software, std::size_t row, OfferedCipher& offe
   const SoftwareCipher& inner = software.cipher(row);
   if (!inner.complete()) return false;
   offered.dispatch = makers[row](inner);
-  offered.gettable = with(inner.gettable_ctx_params(nullptr, software.context()),
+  offered.gettable = with(inner.gettable_ctx_params(nullptr, software.context(row)),
                           OSSL_PARAM_utf8_string(param_backend, nullptr, 0));
-  offered.settable = with(inner.settable_ctx_params(nullptr, software.context()),
+  offered.settable = with(inner.settable_ctx_params(nullptr, software.context(row)),
                           OSSL_PARAM_size_t(param_min_bytes, nullptr));
   return true;
 }

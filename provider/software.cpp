@@ -3,6 +3,8 @@
 
 #include <new>
 
+#include "provider/des.h"
+
 namespace sunxi {
 namespace {
 
@@ -86,8 +88,14 @@ std::unique_ptr<Software> Software::load() {
   int no_store = 0;
   const OSSL_ALGORITHM* ciphers = OSSL_PROVIDER_query_operation(provider, OSSL_OP_CIPHER, &no_store);
   for (std::size_t row = 0; row < cipher_count; ++row) {
-    if (const OSSL_ALGORITHM* found = find(ciphers, cipher_rows[row].names))
-      software->ciphers_[row] = read_dispatch(found->implementation);
+    const CipherSpec& spec = cipher_rows[row].spec;
+    const OSSL_DISPATCH* dispatch = nullptr;
+    if (spec.cipher == Cipher::des) {
+      dispatch = des_dispatch(spec.mode);
+    } else if (const OSSL_ALGORITHM* found = find(ciphers, cipher_rows[row].names)) {
+      dispatch = found->implementation;
+    }
+    if (dispatch != nullptr) software->ciphers_[row] = read_dispatch(dispatch);
   }
   software->random_ = OSSL_PROVIDER_query_operation(provider, OSSL_OP_RAND, &no_store);
   return software;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The software path: the default provider's own dispatch tables, called directly, from a default
-// provider loaded in a library context of ours. It cannot recurse into us.
+// provider loaded in a library context of ours. It cannot recurse into us. Single DES, which that
+// provider lacks, is our own table (des.h).
 #pragma once
 
 #include <openssl/core_dispatch.h>
@@ -40,7 +41,13 @@ class Software {
   [[nodiscard]] static std::unique_ptr<Software> load();
 
   [[nodiscard]] const SoftwareCipher& cipher(std::size_t row) const noexcept { return ciphers_[row]; }
-  // The first argument of every newctx and gettable function above.
+  // The first argument of every newctx and gettable function of that row.
+  [[nodiscard]] void* context(std::size_t row) const noexcept {
+    return cipher_rows[row].spec.cipher == Cipher::des ? library_.get() : context_;
+  }
+  // For random bytes: apart from the application's own.
+  [[nodiscard]] OSSL_LIB_CTX* library() const noexcept { return library_.get(); }
+  // The default provider's first argument for all that is no cipher.
   [[nodiscard]] void* context() const noexcept { return context_; }
   // The default provider's dispatch table of the named random generator, or null.
   [[nodiscard]] const OSSL_DISPATCH* random_generator(const char* name) const noexcept;

@@ -40,7 +40,7 @@ class Fixture {
   }
   Routed ask(std::size_t length) {
     buffer.assign(length, 1);
-    const CipherSpec& spec = cipher_rows[0].spec;
+    const CipherSpec& spec = cipher_rows[route.row].spec;
     return router->crypt(route, length,
                          {spec, Direction::encrypt, std::span(key.data(), spec.key_bytes), iv.data(),
                           buffer.data(), buffer.data(), length},
@@ -50,7 +50,7 @@ class Fixture {
   Clock clock;
   Settings settings;
   std::unique_ptr<Router> router;
-  Route route{0, Direction::encrypt, 0, false};
+  Route route{find_cipher("AES-128-CBC").value(), Direction::encrypt, 0, false};
   KeySlots slots{};
   std::array<std::uint8_t, 32> key{};
   std::array<std::uint8_t, 16> iv{};

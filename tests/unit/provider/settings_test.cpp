@@ -37,6 +37,10 @@ std::array<std::size_t, 2> pair(std::size_t encrypt, std::size_t decrypt) {
   return {encrypt, decrypt};
 }
 
+const std::size_t aes_128_cbc = find_cipher("AES-128-CBC").value();
+const std::size_t aes_192_cbc = find_cipher("AES-192-CBC").value();
+const std::size_t aes_256_cbc = find_cipher("AES-256-CBC").value();
+
 TEST_CASE("without any value the defaults hold") {
   const Settings settings = parse({});
   CHECK(settings.log == LogLevel::error);
@@ -71,9 +75,9 @@ TEST_CASE("backends are an ordered list") {
 }
 
 TEST_CASE("min_bytes") {
-  CHECK(parse({{"min_bytes", "0"}}).min_bytes[0] == pair(0, 0));
-  CHECK(parse({{"min_bytes", "2147483647"}}).min_bytes[0] == pair(2147483647, 2147483647));
-  CHECK(parse({{"min_bytes", "never"}}).min_bytes[0] == pair(never, never));
+  CHECK(parse({{"min_bytes", "0"}}).min_bytes[aes_128_cbc] == pair(0, 0));
+  CHECK(parse({{"min_bytes", "2147483647"}}).min_bytes[aes_128_cbc] == pair(2147483647, 2147483647));
+  CHECK(parse({{"min_bytes", "never"}}).min_bytes[aes_128_cbc] == pair(never, never));
   for (const char* bad :
        {"", "-1", "2147483648", "18446744073709551616", "1k", "0x10", "512 ", "Never", "1.5"}) {
     INFO(bad);
@@ -87,8 +91,8 @@ TEST_CASE("min_bytes_for by section: any alias, as spelled, upper or lower, beat
     INFO(alias);
     const Settings settings =
         parse({{"min_bytes", "64"}, {std::string("min_bytes_for.") + alias, "1024/never"}});
-    CHECK(settings.min_bytes[0] == pair(1024, never));
-    CHECK(settings.min_bytes[1] == pair(64, 64));
+    CHECK(settings.min_bytes[aes_128_cbc] == pair(1024, never));
+    CHECK(settings.min_bytes[aes_192_cbc] == pair(64, 64));
   }
   CHECK(complaint({{"min_bytes_for.AES-128-CBC", "12/34/56"}}).find("min_bytes_for.AES-128-CBC") == 0);
   CHECK(complaint({{"min_bytes_for.AES-128-CBC", "/"}}).find("allowed") != std::string::npos);
@@ -98,9 +102,9 @@ TEST_CASE("min_bytes_for by section: any alias, as spelled, upper or lower, beat
 TEST_CASE("min_bytes_for by environment") {
   const Settings settings = parse({{"min_bytes_for.AES-192-CBC", "7"}},
                                   {{"SUNXI_MIN_BYTES_FOR", "AES-128-CBC=1024, aes256 = never/0"}});
-  CHECK(settings.min_bytes[0] == pair(1024, 1024));
-  CHECK(settings.min_bytes[1] == pair(512, 512));  // the variable replaces the section as a whole
-  CHECK(settings.min_bytes[2] == pair(never, 0));
+  CHECK(settings.min_bytes[aes_128_cbc] == pair(1024, 1024));
+  CHECK(settings.min_bytes[aes_192_cbc] == pair(512, 512));  // the variable replaces the section as a whole
+  CHECK(settings.min_bytes[aes_256_cbc] == pair(never, 0));
   for (const char* bad :
        {"AES-128-CBC", "AES-128-CBC=", "=5", "SHA9=5", "AES-128-CBC=1,,", "AES-128-CBC:1"}) {
     INFO(bad);
@@ -168,8 +172,8 @@ TEST_CASE("rand_extra") {
 
 TEST_CASE("the environment wins over the file, key by key; an empty variable counts as unset") {
   const Values file{{"min_bytes", "100"}, {"accelerated_only", "no"}};
-  CHECK(parse(file, {{"SUNXI_MIN_BYTES", "200"}}).min_bytes[0] == pair(200, 200));
-  CHECK(parse(file, {{"SUNXI_MIN_BYTES", ""}}).min_bytes[0] == pair(100, 100));
+  CHECK(parse(file, {{"SUNXI_MIN_BYTES", "200"}}).min_bytes[aes_128_cbc] == pair(200, 200));
+  CHECK(parse(file, {{"SUNXI_MIN_BYTES", ""}}).min_bytes[aes_128_cbc] == pair(100, 100));
   CHECK_FALSE(parse(file, {{"SUNXI_MIN_BYTES", "200"}}).backend_options.accelerated_only);
   CHECK(complaint(file, {{"SUNXI_MIN_BYTES", "x"}}).find("SUNXI_MIN_BYTES = \"x\"") == 0);
 }
