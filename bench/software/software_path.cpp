@@ -24,7 +24,7 @@ using sunxi::test::CipherContextPtr;
 using sunxi::test::CipherPtr;
 using sunxi::test::Library;
 
-constexpr std::array<unsigned char, 32> key{1, 2, 3};
+constexpr std::array<unsigned char, 64> key{1, 2, 3};
 constexpr std::array<unsigned char, 16> iv{4, 5, 6};
 
 double seconds(const std::function<void()>& work) {
