@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdarg>
+#include <cstdint>
 
 namespace sunxi {
 
