@@ -163,12 +163,12 @@ void CipherContext::note_failed_init(bool with_key, const unsigned char* iv, std
   distrust();
   if (with_key) forget_key();
   if (iv != nullptr && iv_bytes == spec().iv_bytes) {
-    std::array<std::uint8_t, max_iv_bytes> inner{};
-    std::array query{OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, inner.data(), iv_bytes),
+    void* inner = nullptr;
+    std::array query{OSSL_PARAM_construct_octet_ptr(OSSL_CIPHER_PARAM_IV, &inner, 0),
                      OSSL_PARAM_construct_end()};
-    if (software().get_ctx_params(inner_, query.data()) != 0 &&
-        std::memcmp(inner.data(), iv, iv_bytes) == 0) {
-      stream_.start_iv = inner;
+    if (software().get_ctx_params(inner_, query.data()) != 0 && inner != nullptr &&
+        std::memcmp(inner, iv, iv_bytes) == 0) {
+      std::memcpy(stream_.start_iv.data(), inner, iv_bytes);
       stream_.inner_start_iv_is_stale = false;
       stream_.has_iv = true;
     }
@@ -209,13 +209,17 @@ bool CipherContext::inner_is_empty() noexcept {
 bool CipherContext::load_iv() noexcept {
   if (spec().iv_bytes == 0) return true;
   if (stream_.iv_is_here && nothing_updated() && nothing_ciphered()) return true;
-  std::array<OSSL_PARAM, 3> params{
-      OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_UPDATED_IV, stream_.iv.data(), spec().iv_bytes),
-      OSSL_PARAM_construct_end(), OSSL_PARAM_construct_end()};
-  if (!stream_.inner_start_iv_is_stale)
-    params[1] =
-        OSSL_PARAM_construct_octet_string(OSSL_CIPHER_PARAM_IV, stream_.start_iv.data(), spec().iv_bytes);
-  return software().get_ctx_params(inner_, params.data()) != 0;
+  // As pointers: asked for a copy, OpenSSL 3.5 leaves an error on the queue while it succeeds.
+  void* iv = nullptr;
+  void* start_iv = nullptr;
+  std::array params{OSSL_PARAM_construct_octet_ptr(OSSL_CIPHER_PARAM_UPDATED_IV, &iv, 0),
+                    OSSL_PARAM_construct_octet_ptr(OSSL_CIPHER_PARAM_IV, &start_iv, 0),
+                    OSSL_PARAM_construct_end()};
+  if (software().get_ctx_params(inner_, params.data()) == 0 || iv == nullptr || start_iv == nullptr)
+    return false;
+  std::memcpy(stream_.iv.data(), iv, spec().iv_bytes);
+  if (!stream_.inner_start_iv_is_stale) std::memcpy(stream_.start_iv.data(), start_iv, spec().iv_bytes);
+  return true;
 }
 
 // As load_iv; `position` <- how many bytes of the key stream's current block are used.

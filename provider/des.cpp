@@ -230,10 +230,8 @@ int cipher(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t
 }
 
 int give_octets(OSSL_PARAM* param, const void* data, std::size_t bytes) noexcept {
-  return OSSL_PARAM_set_octet_ptr(param, data, bytes) != 0 ||
-                 OSSL_PARAM_set_octet_string(param, data, bytes) != 0
-             ? 1
-             : 0;
+  return param->data_type == OSSL_PARAM_OCTET_PTR ? OSSL_PARAM_set_octet_ptr(param, data, bytes)
+                                                  : OSSL_PARAM_set_octet_string(param, data, bytes);
 }
 
 int give_random_key(DesContext& context, OSSL_PARAM* param) noexcept {
