@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints the algorithm table and what each backend's capability data says about it, for scripts:
+//
+//   row: AES-128-CBC cbc(aes) 16 always AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2
+//   capability: AES-128-CBC mmio/A10 no REASON
+//
+// A row has the kernel's name for the algorithm, the bytes of a block, "always" or "named" (registered only
+// where the configuration names it), and all names. Touches no device.
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "backends/backend.h"
+#include "backends/mmio/soc.h"
+#include "backends/process.h"
+#include "provider/algorithms.h"
+
+namespace {
+
+using namespace sunxi;
+
+const char* mode_name(Mode mode) {
+  switch (mode) {
+    case Mode::ecb:
+      return "ecb";
+    case Mode::cbc:
+      return "cbc";
+    case Mode::ctr:
+      return "ctr";
+    case Mode::xts:
+      return "xts";
+  }
+  return "?";
+}
+
+std::string kernel_name(const CipherSpec& spec) {
+  const char* cipher = spec.cipher == Cipher::aes ? "aes" : spec.cipher == Cipher::des ? "des" : "des3_ede";
+  return std::string(mode_name(spec.mode)) + "(" + cipher + ")";
+}
+
+// Why an engine's capability table lacks the algorithm.
+std::string engine_reason(const Soc& soc, const CipherSpec& spec) {
+  if (soc.kind != EngineKind::sun4i_ss) return "this engine is not driven";
+  if (spec.mode == Mode::ctr && soc.errata.has(Erratum::ctr_byte_order))
+    return "erratum: the engine's counter is right for one block only";
+  if (spec.mode == Mode::xts) return "the engine has no XTS";
+  return "not driven in this mode";
+}
+
+// One column of the matrix: a backend, and for mmio the engine.
+struct Column {
+  const char* label;
+  const char* backend;
+  const char* soc;
+};
+
+constexpr std::array columns{
+    Column{"afalg", "afalg", nullptr},
+    Column{"mmio/A10", "mmio", "sun4i-a10"},
+    Column{"mmio/A33", "mmio", "sun8i-a33"},
+};
+
+}  // namespace
+
+int main() {
+  Process process;
+  for (const CipherRow& row : cipher_rows) {
+    const std::string name(canonical_name(row));
+    std::printf("row: %s %s %u %s %s\n", name.c_str(), kernel_name(row.spec).c_str(),
+                static_cast<unsigned>(row.spec.block_bytes), row.only_if_named ? "named" : "always",
+                row.names);
+  }
+  for (const Column& column : columns) {
+    BackendOptions options;
+    const Soc* soc = column.soc == nullptr ? nullptr : find_soc_by_name(column.soc);
+    if (column.soc != nullptr) {
+      if (soc == nullptr) return 1;
+      options.mmio_soc = column.soc;
+    }
+    const auto backend = make_backend(column.backend, process, options);
+    if (backend == nullptr) return 1;
+    for (const CipherRow& row : cipher_rows) {
+      const bool yes = backend->supports(row.spec);
+      std::string why;
+      if (!yes) why = " " + (soc != nullptr ? engine_reason(*soc, row.spec) : "not in the backend's table");
+      std::printf("capability: %s %s %s%s\n", std::string(canonical_name(row)).c_str(), column.label,
+                  yes ? "yes" : "no", why.c_str());
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs NIST's response files (CAVP: AESVS, TDES and XTS) and files of their form through the module.
+//
+// vectors MODULE-DIRECTORY BACKEND EXPECTED FILE...
+//
+// EXPECTED are the algorithms, separated by commas, whose whole blocks must all go through BACKEND; "" for
+// none. The files tell the algorithm by their path: .../AES/CBC/CBCMMT128.rsp. A vector of triple DES with
+// equal keys is one of DES-EDE and DES as well. Environment: the module's, e.g. SUNXI_MIN_BYTES=0.
+//
+// Prints a line for each algorithm: "through" counts cases of which BACKEND did every whole block.
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/support/evp.h"
+
+namespace {
+
+using namespace sunxi::test;
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes bytes_of(const std::string& hex) {
+  if (hex.size() % 2 != 0) throw std::runtime_error("odd number of hexadecimal digits: " + hex);
+  Bytes bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    std::size_t used = 0;
+    bytes.push_back(static_cast<std::uint8_t>(std::stoul(hex.substr(i, 2), &used, 16)));
+    if (used != 2) throw std::runtime_error("not hexadecimal: " + hex);
+  }
+  return bytes;
+}
+
+// One record of a file: its fields by lower-case name.
+struct Record {
+  std::string place;  // file:line, of its first field
+  bool encrypt = true;
+  std::map<std::string, std::string> fields;
+
+  [[nodiscard]] bool has(const char* name) const { return fields.count(name) != 0; }
+  // The first of the names that is there.
+  [[nodiscard]] std::string text(std::initializer_list<const char*> names) const {
+    for (const char* name : names) {
+      if (const auto found = fields.find(name); found != fields.end()) return found->second;
+    }
+    throw std::runtime_error(place + ": no " + *names.begin());
+  }
+};
+
+std::vector<Record> read(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  std::vector<Record> records;
+  Record record;
+  bool encrypt = true;
+  const auto finish = [&] {
+    if (record.has("count")) records.push_back(record);
+    record = {};
+  };
+  std::size_t number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    line.erase(std::remove_if(line.begin(), line.end(), [](unsigned char c) { return std::isspace(c) != 0; }),
+               line.end());
+    if (line.empty() || line[0] == '#') continue;
+    if (line[0] == '[') {
+      finish();
+      encrypt = line == "[ENCRYPT]";
+      if (!encrypt && line != "[DECRYPT]") throw std::runtime_error(path + ": unknown section " + line);
+      continue;
+    }
+    const std::size_t equals = line.find('=');
+    if (equals == std::string::npos) throw std::runtime_error(path + ": not a field: " + line);
+    std::string name = line.substr(0, equals);
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (name == "count") finish();
+    if (record.fields.empty()) record.place = path + ":" + std::to_string(number);
+    record.encrypt = encrypt;
+    record.fields[name] = line.substr(equals + 1);
+  }
+  finish();
+  if (records.empty()) throw std::runtime_error("no vectors in " + path);
+  return records;
+}
+
+// What EVP is asked to do.
+struct Case {
+  std::string algorithm;
+  Bytes key, iv, in, expected;
+};
+
+std::string mode_of(const std::string& path) {
+  for (const char* mode : {"ECB", "CBC", "CTR", "XTS"}) {
+    if (path.find(std::string("/") + mode + "/") != std::string::npos) return mode;
+  }
+  throw std::runtime_error("no mode in the path " + path);
+}
+
+Bytes joined(const Bytes& a, const Bytes& b, const Bytes& c = {}) {
+  Bytes all = a;
+  all.insert(all.end(), b.begin(), b.end());
+  all.insert(all.end(), c.begin(), c.end());
+  return all;
+}
+
+// XTS numbers its data units; the tweak is the number, low byte first (IEEE 1619).
+Bytes tweak(const Record& record) {
+  if (record.has("i")) return bytes_of(record.fields.at("i"));
+  Bytes bytes(16);
+  const std::uint64_t number = std::stoull(record.text({"dataunitseqnumber"}));
+  for (std::size_t i = 0; i < 8; ++i) bytes[i] = static_cast<std::uint8_t>(number >> (8 * i));
+  return bytes;
+}
+
+// The cases that a record stands for.
+std::vector<Case> cases_of(const Record& record, const std::string& path) {
+  const std::string mode = mode_of(path);
+  Case base;
+  base.in = bytes_of(record.text({"plaintext", "pt"}));
+  base.expected = bytes_of(record.text({"ciphertext", "ct"}));
+  if (!record.encrypt) std::swap(base.in, base.expected);
+  if (mode == "XTS") {
+    base.iv = tweak(record);
+  } else if (mode != "ECB") {
+    base.iv = bytes_of(record.text({"iv"}));
+  }
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& cipher, const Bytes& key) {
+    cases.push_back(base);
+    cases.back().algorithm = cipher + "-" + mode;
+    cases.back().key = key;
+  };
+  if (path.find("/AES/") != std::string::npos) {
+    const Bytes key = bytes_of(record.text({"key"}));
+    add("AES-" + std::to_string(key.size() * (mode == "XTS" ? 4 : 8)), key);
+  } else if (path.find("/3DES/") != std::string::npos) {
+    const Bytes one = bytes_of(record.text({"key1", "keys"}));
+    const Bytes two = bytes_of(record.text({"key2", "keys"}));
+    const Bytes three = bytes_of(record.text({"key3", "keys"}));
+    add("DES-EDE3", joined(one, two, three));
+    if (one == three) add("DES-EDE", joined(one, two));
+    if (one == two && two == three) add("DES", one);
+  } else {
+    throw std::runtime_error("no cipher in the path " + path);
+  }
+  return cases;
+}
+
+Bytes crypt(const EVP_CIPHER* cipher, bool encrypt, const Case& what) {
+  const CipherContextPtr context(EVP_CIPHER_CTX_new());
+  if (static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher)) != what.key.size() ||
+      static_cast<std::size_t>(EVP_CIPHER_get_iv_length(cipher)) != what.iv.size())
+    throw std::runtime_error("key or IV of another length");
+  Bytes out(what.in.size() + 32);
+  int bytes = 0;
+  int rest = 0;
+  if (EVP_CipherInit_ex2(context.get(), cipher, what.key.data(), what.iv.empty() ? nullptr : what.iv.data(),
+                         encrypt ? 1 : 0, nullptr) == 0 ||
+      EVP_CIPHER_CTX_set_padding(context.get(), 0) == 0 ||
+      EVP_CipherUpdate(context.get(), out.data(), &bytes, what.in.data(), static_cast<int>(what.in.size())) ==
+          0 ||
+      EVP_CipherFinal_ex(context.get(), out.data() + bytes, &rest) == 0)
+    throw std::runtime_error("EVP fails: " + errors());
+  out.resize(static_cast<std::size_t>(bytes + rest));
+  return out;
+}
+
+struct Tally {
+  std::uint64_t cases = 0, whole = 0, through = 0, requests = 0, bits = 0;
+};
+
+class Runner {
+ public:
+  Runner(const std::string& module_path, std::string backend)
+      : ours_("sunxi", module_path), backend_(std::move(backend)) {
+    for (const std::string& name : ours_.ciphers()) ciphers_[name] = ours_.cipher(name);
+  }
+
+  // False if a case failed.
+  bool run(const std::string& path) {
+    bool good = true;
+    for (const Record& record : read(path)) {
+      // Three interleaved streams, a mode of its own (TCBC-I): neither we nor the default provider have it.
+      if (record.has("iv1")) continue;
+      for (const Case& one : cases_of(record, path)) {
+        const auto cipher = ciphers_.find(one.algorithm);
+        if (cipher == ciphers_.end()) continue;
+        Tally& tally = tallies_[one.algorithm];
+        if (record.has("dataunitlen") && std::stoul(record.fields.at("dataunitlen")) % 8 != 0) {
+          ++tally.bits;
+          continue;
+        }
+        good = run(cipher->second.get(), record, one, tally) && good;
+      }
+    }
+    return good;
+  }
+
+  // Prints the counts. False if an expected algorithm did not go through.
+  [[nodiscard]] bool report(const std::set<std::string>& expected) const {
+    bool good = true;
+    for (const std::string& name : expected) {
+      if (tallies_.count(name) != 0 && tallies_.at(name).whole != 0) continue;
+      std::printf("vectors: no case of %s\n", name.c_str());
+      good = false;
+    }
+    for (const auto& [name, tally] : tallies_) {
+      const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+      std::printf("vectors: %s %s cases %llu requests %llu through %llu of %llu\n", name.c_str(),
+                  backend_.c_str(), number(tally.cases), number(tally.requests), number(tally.through),
+                  number(tally.whole));
+      if (tally.bits != 0)
+        std::printf("vectors: %s: %llu more are left out: data units that are not whole bytes\n",
+                    name.c_str(), number(tally.bits));
+      if (expected.count(name) != 0 && tally.through < tally.whole) {
+        std::printf("vectors: too few requests of %s went through %s\n", name.c_str(), backend_.c_str());
+        good = false;
+      }
+    }
+    return good;
+  }
+
+ private:
+  bool run(const EVP_CIPHER* cipher, const Record& record, const Case& one, Tally& tally) {
+    const std::uint64_t requests = count("requests");
+    const std::uint64_t bytes = count("bytes");
+    Bytes got;
+    try {
+      got = crypt(cipher, record.encrypt, one);
+    } catch (const std::exception& problem) {
+      std::printf("%s: %s: %s\n", record.place.c_str(), one.algorithm.c_str(), problem.what());
+      return false;
+    }
+    const std::size_t block = one.algorithm[0] == 'A' ? 16 : 8;
+    const bool stealing = one.algorithm.find("XTS") != std::string::npos && one.in.size() % block != 0;
+    ++tally.cases;
+    tally.requests += count("requests") - requests;
+    // A data unit that ends in a partial block is no backend's request.
+    if (one.in.size() >= block && !stealing) {
+      ++tally.whole;
+      if (count("bytes") - bytes >= one.in.size() / block * block) ++tally.through;
+    }
+    if (got == one.expected) return true;
+    std::printf("%s: %s: wrong result\n", record.place.c_str(), one.algorithm.c_str());
+    return false;
+  }
+
+  [[nodiscard]] std::uint64_t count(const char* what) const {
+    return ours_.count("sunxi." + backend_ + "." + what);
+  }
+
+  Library ours_;
+  std::string backend_;
+  std::map<std::string, CipherPtr> ciphers_;
+  std::map<std::string, Tally> tallies_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: %s MODULE-DIRECTORY BACKEND EXPECTED FILE...\n", argv[0]);
+    return 2;
+  }
+  try {
+    std::set<std::string> expected;
+    std::istringstream names(argv[3]);
+    for (std::string name; std::getline(names, name, ',');) expected.insert(name);
+    Runner runner(argv[1], argv[2]);
+    bool good = true;
+    for (int i = 4; i < argc; ++i) good = runner.run(argv[i]) && good;
+    return runner.report(expected) && good ? 0 : 1;
+  } catch (const std::exception& problem) {
+    std::printf("%s\n", problem.what());
+    return 1;
+  }
+}
