@@ -44,6 +44,27 @@ struct CipherSpec {
   friend constexpr bool operator==(const CipherSpec&, const CipherSpec&) = default;
 };
 
+enum class Digest : std::uint8_t { md5, sha1, sha224, sha256, sha384, sha512, sha512_224, sha512_256 };
+
+struct DigestSpec {
+  Digest digest;
+  std::uint8_t block_bytes;   // 64 or 128
+  std::uint8_t digest_bytes;  // of the result
+
+  friend constexpr bool operator==(const DigestSpec&, const DigestSpec&) = default;
+};
+
+// Whole blocks into a chaining state: padding and length are the caller's. All pointers are the caller's
+// and stay valid during the call only.
+struct AbsorbRequest {
+  DigestSpec spec;
+  // The chaining state as numbers, in the order of the digest's own standard: 4 words for MD5, 5 for SHA-1, 8
+  // for SHA-224 and SHA-256. Updated: after Result::done bytes. Digests of 64-bit words are not absorbed.
+  std::uint32_t* state;
+  const std::uint8_t* in;  // any alignment
+  std::size_t length;      // bytes, > 0, a multiple of spec.block_bytes, any size
+};
+
 // One request. All pointers are the caller's and stay valid during the call only.
 struct CipherRequest {
   CipherSpec spec;
@@ -114,6 +135,40 @@ class Backend {
   // Who does the work behind `name` for this algorithm, such as "cbc-aes-sun8i-ce", for the log;
   // empty before the first served request. Writes at most size - 1 characters and a NUL.
   virtual void driver(const CipherSpec& spec, std::span<char> text) const noexcept = 0;
+
+  // ---- Digests. A backend supports one of two ways, or none.
+
+  // How it computes a digest, from capability data alone as above.
+  enum class DigestWay : std::uint8_t {
+    none,
+    absorb,    // any whole blocks of any message, the state words going in and coming out
+    messages,  // whole messages from their start, in a session that holds the state
+  };
+  [[nodiscard]] virtual DigestWay digest_way(const DigestSpec&) const noexcept { return DigestWay::none; }
+
+  [[nodiscard]] virtual Result absorb(const AbsorbRequest&) noexcept { return {Outcome::unsupported, 0}; }
+
+  // A message: any number of `extend`, the first of which opens a session in an empty slot, then `conclude`,
+  // which writes spec.digest_bytes and empties the slot, or `abandon`, which only empties it. After an
+  // outcome other than `served` the session is lost and the slot is empty. A session from before a fork is
+  // lost: `unavailable`.
+  [[nodiscard]] virtual Outcome extend(KeySlot&, const DigestSpec&, const std::uint8_t*,
+                                       std::size_t) noexcept {
+    return Outcome::unsupported;
+  }
+  [[nodiscard]] virtual Outcome conclude(KeySlot&, const DigestSpec&, std::uint8_t*) noexcept {
+    return Outcome::unsupported;
+  }
+  virtual void abandon(KeySlot&) noexcept {}
+  // A session in `copy`, which is empty, with the same state. Not served: `copy` is empty, the original is
+  // as it was.
+  [[nodiscard]] virtual Outcome clone(const KeySlot&, KeySlot& copy) noexcept {
+    copy = {};
+    return Outcome::unsupported;
+  }
+  virtual void digest_driver(const DigestSpec&, std::span<char> text) const noexcept {
+    if (!text.empty()) text[0] = '\0';
+  }
 };
 
 class Process;
