@@ -54,7 +54,7 @@ CipherContext::~CipherContext() {
 CipherContext* CipherContext::duplicate() const noexcept {
   // The default provider's contexts share the MAC of the last record, and free it twice
   // (openssl/openssl#30548).
-  if (stream_.may_share_mac && stream_.direction == Direction::decrypt) {
+  if (stream_.may_share_mac) {
     provider_.core.raise(Reason::bad_parameter, "a context that opened such TLS records has no duplicates");
     return nullptr;
   }
@@ -73,12 +73,13 @@ CipherContext* CipherContext::duplicate() const noexcept {
 
 void CipherContext::set_limit() noexcept {
   stream_.may_buffer = 1;
-  if (stream_.tls && !stream_.records) stream_.may_share_mac = true;
   if (is_ours()) {
     stream_.limit = 0;
   } else if (!stream_.has_key || (!stream_.has_iv && spec().iv_bytes != 0) || !stream_.trusted ||
              (stream_.tls && !stream_.records)) {
     stream_.limit = never;
+    stream_.has_mac = false;
+    if (stream_.tls && stream_.direction == Direction::decrypt) stream_.may_share_mac = true;
   } else {
     stream_.may_buffer = stream_.tls || mode() == Mode::xts || holds_back() ? 1 : 0;
     stream_.limit = stream_.records ? 0 : provider_.router.limit(route());
@@ -179,8 +180,8 @@ void CipherContext::note_failed_init(bool with_key, const unsigned char* iv, std
 // A list of parameters that was refused may have been obeyed up to the bad one.
 void CipherContext::note_failed_params(const OSSL_PARAM* params) noexcept {
   distrust();
-  if (OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION) != nullptr)
-    stream_.tls = stream_.may_share_mac = true;
+  if (OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION) != nullptr) stream_.tls = true;
+  if (stream_.tls && stream_.direction == Direction::decrypt) stream_.may_share_mac = true;
   unsigned int on = stream_.padding ? 1 : 0;
   std::array query{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &on), OSSL_PARAM_construct_end()};
   if (software().get_ctx_params(inner_, query.data()) != 0) stream_.padding = stream_.inner_padding = on != 0;

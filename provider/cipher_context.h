@@ -213,7 +213,8 @@ class CipherContext {
   }
   void set_limit() noexcept;
   void distrust() noexcept {
-    if (stream_.tls) stream_.may_share_mac = true;
+    if (stream_.tls && stream_.direction == Direction::decrypt) stream_.may_share_mac = true;
+    stream_.has_mac = false;
     stream_.trusted = stream_.records = false;
     stream_.limit = never;
     stream_.may_buffer = 1;
