@@ -80,6 +80,8 @@ class Direct {
     return static_cast<std::size_t>(EVP_CIPHER_get_iv_length(cipher_.get()));
   }
 
+  [[nodiscard]] bool is_xts() const { return EVP_CIPHER_get_mode(cipher_.get()) == EVP_CIPH_XTS_MODE; }
+
   void init(int encrypt) { init(encrypt, key_bytes(), iv_bytes(), true, true); }
   void init(int encrypt, std::size_t key_bytes, std::size_t iv_bytes, bool key, bool iv,
             const OSSL_PARAM* params = nullptr) {
@@ -272,7 +274,8 @@ TEST_CASE("too little room for the output") {
         context.update(bytes, bytes - missing);
         context.init(encrypt);
         context.update(bytes, bytes + 16);
-        context.whole(bytes / 16 * 16, bytes / 16 * 16 - missing % 16 - 1);
+        // The default provider's XTS does not look at the room here.
+        if (!context.is_xts()) context.whole(bytes / 16 * 16, bytes / 16 * 16 - missing % 16 - 1);
         context.state();
         context.update(5, 0);
         context.init(encrypt);

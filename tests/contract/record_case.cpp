@@ -220,7 +220,7 @@ class RecordCase final : public Case {
     const auto kind = static_cast<Kind>(random_.one_in(2) ? random_.in(minimal_padding, longer_padding)
                                                           : random_.in(0, kinds - 1));
     const Bytes record = compose(kind, iv);
-    log_ << "decrypt " << record.size() << " kind " << kind << "\n";
+    log_ << "decrypt " << record.size() << " kind " << static_cast<int>(kind) << "\n";
     if (record.empty() && explicit_iv_ != 0) {
       // The default provider reads in front of the buffer.
       empty_record();
