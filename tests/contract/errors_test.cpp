@@ -80,6 +80,7 @@ class Direct {
     return static_cast<std::size_t>(EVP_CIPHER_get_iv_length(cipher_.get()));
   }
 
+  [[nodiscard]] bool is_single_des() const { return key_bytes() == 8; }
   [[nodiscard]] bool is_xts() const { return EVP_CIPHER_get_mode(cipher_.get()) == EVP_CIPH_XTS_MODE; }
 
   void init(int encrypt) { init(encrypt, key_bytes(), iv_bytes(), true, true); }
@@ -159,7 +160,11 @@ class Direct {
   }
   void keep(const Bytes& data, std::size_t bytes, std::size_t from = 0) {
     const std::size_t end = std::min(data.size(), from + bytes);
-    if (from < end) answers_.back().append(reinterpret_cast<const char*>(data.data()) + from, end - from);
+    constexpr const char* digits = "0123456789abcdef";
+    for (std::size_t i = from; i < end; ++i) {
+      answers_.back().push_back(digits[data[i] / 16]);
+      answers_.back().push_back(digits[data[i] % 16]);
+    }
   }
   void sizes(std::size_t size) { answers_.back().append(" ").append(std::to_string(size)); }
   void note(const std::string& what, int good, std::size_t bytes = 0) {
@@ -214,7 +219,7 @@ void compare(const Script& script, int only_mode = -1) {
         script(b, encrypt);
         REQUIRE(a.answers().size() == b.answers().size());
         for (std::size_t i = 0; i < a.answers().size(); ++i) {
-          INFO(i << ": " << a.answers()[i].substr(0, 30) << " instead of " << b.answers()[i].substr(0, 30));
+          INFO(i << ": " << a.answers()[i].substr(0, 60) << " instead of " << b.answers()[i].substr(0, 60));
           const bool equal = a.answers()[i] == b.answers()[i];
           CHECK(equal);
           if (!equal) break;
@@ -230,9 +235,11 @@ void compare(const Script& script, int only_mode = -1) {
 
 TEST_CASE("no key, no IV") {
   compare([](Direct& context, int encrypt) {
+    context.update_of_nothing(false, 16);
     context.update(32, 48);
     context.final(16);
     context.init(encrypt, 0, context.iv_bytes(), false, true);
+    context.update_of_nothing(false, 16);
     context.update(32, 48);
     context.final(16);
     context.init(encrypt, context.key_bytes(), 0, true, false);
@@ -365,9 +372,11 @@ TEST_CASE("parameters of the wrong type or size") {
 
 TEST_CASE("records: no room, no input, elsewhere, padding off, odd versions and MAC sizes") {
   for (const unsigned int version : {0x0300U, 0x0301U, 0x0303U, 0xFEFDU, 0x0304U, 0x0999U, 1U}) {
-    for (const std::size_t mac : {0, 20, 64, 65}) {
+    for (const std::size_t mac : {0, 20, 64}) {
       compare(
           [&](Direct& context, int encrypt) {
+            // No TLS version with single DES is any other than these.
+            if (context.is_single_des() && version != 0x0301 && version != 0x0303) return;
             context.init(encrypt);
             context.records(version, mac);
             context.records_ = encrypt == 0 && version != 0x0300 && version != 0x0301;
@@ -387,6 +396,38 @@ TEST_CASE("records: no room, no input, elsewhere, padding off, odd versions and 
             context.records_ = false;
             context.update(40, 56);
             context.final(16);
+          },
+          EVP_CIPH_CBC_MODE);
+    }
+  }
+}
+
+TEST_CASE("records: a MAC longer than any digest") {
+  for (const std::size_t mac : {std::size_t{65}, std::size_t{255}, std::size_t{4096}, SIZE_MAX}) {
+    compare(
+        [&](Direct& context, int encrypt) {
+          if (encrypt == 1) return;
+          context.init(encrypt);
+          context.records(0x0302, mac);
+          context.update_in_place(1600, 1600);
+        },
+        EVP_CIPH_CBC_MODE);
+  }
+}
+
+TEST_CASE("records: empty, and of one block") {
+  for (const unsigned int version : {0x0301U, 0x0302U}) {
+    for (const std::size_t mac : {0, 20}) {
+      compare(
+          [&](Direct& context, int encrypt) {
+            context.init(encrypt);
+            context.records(version, mac);
+            // With an explicit IV the default provider reads in front of the buffer.
+            if (encrypt == 1 || version == 0x0301) context.update_in_place(0, 16);
+            context.update_in_place(16, 32);
+            context.update_in_place(640, 656);
+            if (encrypt == 1 || version == 0x0301) context.update_in_place(0, 16);
+            context.state();
           },
           EVP_CIPH_CBC_MODE);
     }
