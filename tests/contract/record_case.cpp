@@ -245,6 +245,7 @@ class RecordCase final : public Case {
     other.data = payload(other, b);
     compare("decrypted record", one, other);
     has_failed_ = has_failed_ || other.good == 0;
+    has_opened_ = true;
     if (!fine() || one.good == 0 || mac_ == 0) return;
     const auto padding = padding_of(plain);
     const auto ours = mac_of(ours_.get());
@@ -278,7 +279,7 @@ class RecordCase final : public Case {
   CipherContextPtr copy_of(const CipherContextPtr& from) {
     CipherContextPtr copy(EVP_CIPHER_CTX_new());
     if (EVP_CIPHER_CTX_copy(copy.get(), from.get()) == 1) return copy;
-    if (!has_failed_ || encrypt_ == 1) complain("duplicate");
+    if (!has_failed_) complain("duplicate");
     return nullptr;
   }
 
@@ -306,7 +307,7 @@ class RecordCase final : public Case {
   }
 
   void disturb() {
-    switch (random_.in(0, 7)) {
+    switch (random_.in(0, 9)) {
       case 0:
       case 1:
         set_min_bytes();
@@ -341,8 +342,25 @@ class RecordCase final : public Case {
         data_call(false, data.data(), data.size(), random_.one_in(2) ? 0 : 1);
         break;
       }
+      case 7:
+        fresh_iv();
+        encrypt_ = 1 - encrypt_;
+        both("other direction", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
+          return EVP_CipherInit_ex2(c, nullptr, key_.data(), iv_.data(), encrypt_, nullptr);
+        });
+        break;
+      case 8: {
+        std::array<char, 2> text{"x"};
+        const std::array params{OSSL_PARAM_construct_utf8_string(OSSL_CIPHER_PARAM_PADDING, text.data(), 0),
+                                OSSL_PARAM_construct_end()};
+        has_failed_ = true;
+        both("an init that fails", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
+          return EVP_CipherInit_ex2(c, nullptr, key_.data(), iv_.data(), -1, params.data());
+        });
+        break;
+      }
       default:
-        if (encrypt_ == 1) {
+        if (encrypt_ == 1 && !has_opened_) {
           log_ << "duplicate\n";
           const CipherContextPtr a = copy_of(ours_);
           const CipherContextPtr b = copy_of(reference_);
@@ -361,6 +379,7 @@ class RecordCase final : public Case {
   std::size_t mac_ = 0;
   std::size_t explicit_iv_ = 0;
   bool is_original_ = true;  // no copy made by hand
+  bool has_opened_ = false;  // a record: the reference has no duplicates then
   bool has_failed_ = false;  // some call
 };
 
