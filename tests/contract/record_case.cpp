@@ -157,16 +157,25 @@ class RecordCase final : public Case {
   Bytes compose(Kind kind, const Bytes& iv) {
     std::size_t payload = payload_size();
     if (kind == all_padding) payload = 0;
+    const bool wants_more = kind == longer_padding || kind == wrong_padding_byte || kind == all_padding ||
+                            kind == padding_takes_mac;
+    // Now and then all the padding that there can be, 255 bytes and the one that says so.
+    const bool wants_most = wants_more && random_.one_in(4);
+    if (wants_most) payload += block_ - (payload + mac_) % block_;
     Bytes plain(explicit_iv_ + payload + mac_);
     random_.fill(plain.data(), plain.size());
     std::size_t padding = block_ - 1 - plain.size() % block_;
-    const bool wants_more = kind == longer_padding || kind == wrong_padding_byte || kind == all_padding ||
-                            kind == padding_takes_mac;
-    if (wants_more && padding + block_ <= 255) padding += random_.in(1, (255 - padding) / block_) * block_;
+    if (wants_most) {
+      padding = 255;
+    } else if (wants_more && padding + block_ <= 255) {
+      padding += random_.in(1, (255 - padding) / block_) * block_;
+    }
     plain.insert(plain.end(), padding + 1, static_cast<std::uint8_t>(padding));
     switch (kind) {
       case wrong_padding_byte:
-        plain[plain.size() - 1 - random_.in(1, padding)] ^= static_cast<std::uint8_t>(1U << random_.in(0, 7));
+        // The outermost byte is the one that is easily forgotten.
+        plain[plain.size() - 1 - (random_.one_in(2) ? padding : random_.in(1, padding))] ^=
+            static_cast<std::uint8_t>(1U << random_.in(0, 7));
         break;
       case padding_takes_mac: {
         // Every byte says so, and it is one too many, or just not.
