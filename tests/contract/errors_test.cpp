@@ -80,6 +80,9 @@ class Direct {
     return static_cast<std::size_t>(EVP_CIPHER_get_iv_length(cipher_.get()));
   }
 
+  [[nodiscard]] bool is_single_des() const { return key_bytes() == 8; }
+  [[nodiscard]] bool is_xts() const { return EVP_CIPHER_get_mode(cipher_.get()) == EVP_CIPH_XTS_MODE; }
+
   void init(int encrypt) { init(encrypt, key_bytes(), iv_bytes(), true, true); }
   void init(int encrypt, std::size_t key_bytes, std::size_t iv_bytes, bool key, bool iv,
             const OSSL_PARAM* params = nullptr) {
@@ -157,7 +160,11 @@ class Direct {
   }
   void keep(const Bytes& data, std::size_t bytes, std::size_t from = 0) {
     const std::size_t end = std::min(data.size(), from + bytes);
-    if (from < end) answers_.back().append(reinterpret_cast<const char*>(data.data()) + from, end - from);
+    constexpr const char* digits = "0123456789abcdef";
+    for (std::size_t i = from; i < end; ++i) {
+      answers_.back().push_back(digits[data[i] / 16]);
+      answers_.back().push_back(digits[data[i] % 16]);
+    }
   }
   void sizes(std::size_t size) { answers_.back().append(" ").append(std::to_string(size)); }
   void note(const std::string& what, int good, std::size_t bytes = 0) {
@@ -212,7 +219,7 @@ void compare(const Script& script, int only_mode = -1) {
         script(b, encrypt);
         REQUIRE(a.answers().size() == b.answers().size());
         for (std::size_t i = 0; i < a.answers().size(); ++i) {
-          INFO(i << ": " << a.answers()[i].substr(0, 30) << " instead of " << b.answers()[i].substr(0, 30));
+          INFO(i << ": " << a.answers()[i].substr(0, 60) << " instead of " << b.answers()[i].substr(0, 60));
           const bool equal = a.answers()[i] == b.answers()[i];
           CHECK(equal);
           if (!equal) break;
@@ -228,9 +235,11 @@ void compare(const Script& script, int only_mode = -1) {
 
 TEST_CASE("no key, no IV") {
   compare([](Direct& context, int encrypt) {
+    context.update_of_nothing(false, 16);
     context.update(32, 48);
     context.final(16);
     context.init(encrypt, 0, context.iv_bytes(), false, true);
+    context.update_of_nothing(false, 16);
     context.update(32, 48);
     context.final(16);
     context.init(encrypt, context.key_bytes(), 0, true, false);
@@ -272,7 +281,8 @@ TEST_CASE("too little room for the output") {
         context.update(bytes, bytes - missing);
         context.init(encrypt);
         context.update(bytes, bytes + 16);
-        context.whole(bytes / 16 * 16, bytes / 16 * 16 - missing % 16 - 1);
+        // The default provider's XTS does not look at the room here.
+        if (!context.is_xts()) context.whole(bytes / 16 * 16, bytes / 16 * 16 - missing % 16 - 1);
         context.state();
         context.update(5, 0);
         context.init(encrypt);
@@ -362,9 +372,11 @@ TEST_CASE("parameters of the wrong type or size") {
 
 TEST_CASE("records: no room, no input, elsewhere, padding off, odd versions and MAC sizes") {
   for (const unsigned int version : {0x0300U, 0x0301U, 0x0303U, 0xFEFDU, 0x0304U, 0x0999U, 1U}) {
-    for (const std::size_t mac : {0, 20, 64, 65}) {
+    for (const std::size_t mac : {0, 20, 64}) {
       compare(
           [&](Direct& context, int encrypt) {
+            // No TLS version with single DES is any other than these.
+            if (context.is_single_des() && version != 0x0301 && version != 0x0303) return;
             context.init(encrypt);
             context.records(version, mac);
             context.records_ = encrypt == 0 && version != 0x0300 && version != 0x0301;
@@ -388,6 +400,98 @@ TEST_CASE("records: no room, no input, elsewhere, padding off, odd versions and 
           EVP_CIPH_CBC_MODE);
     }
   }
+}
+
+TEST_CASE("records: a MAC longer than any digest") {
+  for (const std::size_t mac : {std::size_t{65}, std::size_t{255}, std::size_t{4096}, SIZE_MAX}) {
+    compare(
+        [&](Direct& context, int encrypt) {
+          if (encrypt == 1) return;
+          context.init(encrypt);
+          context.records(0x0302, mac);
+          context.update_in_place(1600, 1600);
+        },
+        EVP_CIPH_CBC_MODE);
+  }
+}
+
+TEST_CASE("records: empty, and of one block") {
+  for (const unsigned int version : {0x0301U, 0x0302U}) {
+    for (const std::size_t mac : {0, 20}) {
+      compare(
+          [&](Direct& context, int encrypt) {
+            context.init(encrypt);
+            context.records(version, mac);
+            // With an explicit IV the default provider reads in front of the buffer.
+            if (encrypt == 1 || version == 0x0301) context.update_in_place(0, 16);
+            context.update_in_place(16, 32);
+            context.update_in_place(640, 656);
+            if (encrypt == 1 || version == 0x0301) context.update_in_place(0, 16);
+            context.state();
+          },
+          EVP_CIPH_CBC_MODE);
+    }
+  }
+}
+
+// The default provider's duplicates share the MAC of the last record and free it twice.
+TEST_CASE("records: a duplicate is refused, or is one, whatever came before it") {
+  setenv("SUNXI_LOG", "off", 1);
+  setenv("SUNXI_ALGORITHMS", every_algorithm, 1);
+  reset_fake_plans();
+  const Library ours("sunxi", initialise);
+  unsetenv("SUNXI_ALGORITHMS");
+  const std::array<std::uint8_t, 32> zeros{};
+  std::array<char, 2> text{"x"};
+  const std::array bad{OSSL_PARAM_construct_utf8_string(OSSL_CIPHER_PARAM_PADDING, text.data(), 0),
+                       OSSL_PARAM_construct_end()};
+  const auto set = [](EVP_CIPHER_CTX* context, int version, std::size_t mac) {
+    const std::array params{OSSL_PARAM_construct_int(OSSL_CIPHER_PARAM_TLS_VERSION, &version),
+                            OSSL_PARAM_construct_size_t(OSSL_CIPHER_PARAM_TLS_MAC_SIZE, &mac),
+                            OSSL_PARAM_construct_end()};
+    return EVP_CIPHER_CTX_set_params(context, params.data());
+  };
+  const auto record = [](EVP_CIPHER_CTX* context) {
+    Bytes data(160 + 16);
+    int bytes = 0;
+    return EVP_CipherUpdate(context, data.data(), &bytes, data.data(), 160);
+  };
+  const auto init = [&](EVP_CIPHER_CTX* context, int encrypt, const OSSL_PARAM* params) {
+    return EVP_CipherInit_ex2(context, nullptr, zeros.data(), zeros.data(), encrypt, params);
+  };
+  for (const char* name : {"AES-128-CBC", "DES-EDE3-CBC", "DES-CBC"}) {
+    for (const int version : {0x0300, 0x0301, 0x0303, 0x0304}) {
+      for (int before = 0; before < 5; ++before) {
+        for (int after = 0; after < 6; ++after) {
+          INFO(name << " " << version << " " << before << " " << after);
+          CipherContextPtr context(EVP_CIPHER_CTX_new());
+          const CipherPtr cipher = ours.cipher(name);
+          const std::uint8_t* iv = before == 4 ? nullptr : zeros.data();
+          REQUIRE(EVP_CipherInit_ex2(context.get(), cipher.get(), zeros.data(), iv, 0, nullptr) == 1);
+          if (before == 1) init(context.get(), 0, bad.data());
+          if (before == 2) record(context.get());
+          set(context.get(), version, 20);
+          if (before == 3) init(context.get(), 0, bad.data());
+          record(context.get());
+          if (after == 1) init(context.get(), 1, nullptr);
+          if (after == 2) init(context.get(), 0, nullptr);
+          if (after == 3) set(context.get(), 0, 0);
+          if (after == 4) init(context.get(), 1, bad.data());
+          if (after == 5) set(context.get(), 0x0302, 16);
+          CipherContextPtr copy(EVP_CIPHER_CTX_new());
+          if (EVP_CIPHER_CTX_copy(copy.get(), context.get()) != 1) {
+            // Refused, and then not for a context as libssl uses it.
+            CHECK((before != 0 || (after != 0 && after != 2) || version == 0x0300 || version == 0x0304));
+            continue;
+          }
+          record(copy.get());
+          copy.reset();
+          record(context.get());
+        }
+      }
+    }
+  }
+  static_cast<void>(errors());
 }
 
 TEST_CASE("data units: one block to 2^20 blocks") {

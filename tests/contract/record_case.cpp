@@ -57,6 +57,7 @@ class RecordCase final : public Case {
   void plain_blocks() {
     Bytes data(block_ * random_.in(1, 90));
     random_.fill(data.data(), data.size());
+    may_refuse_ = true;
     if (encrypt_ == 1) data_call(true, data.data(), data.size(), 1);
   }
 
@@ -117,6 +118,7 @@ class RecordCase final : public Case {
 
   // The default provider works in place only.
   void refused_elsewhere(const Bytes& record) {
+    may_refuse_ = true;
     both("record with another buffer for the output", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
       Bytes in = record;
       in.resize(record.size() + block_);
@@ -155,16 +157,25 @@ class RecordCase final : public Case {
   Bytes compose(Kind kind, const Bytes& iv) {
     std::size_t payload = payload_size();
     if (kind == all_padding) payload = 0;
+    const bool wants_more = kind == longer_padding || kind == wrong_padding_byte || kind == all_padding ||
+                            kind == padding_takes_mac;
+    // Now and then all the padding that there can be, 255 bytes and the one that says so.
+    const bool wants_most = wants_more && random_.one_in(4);
+    if (wants_most) payload += block_ - (payload + mac_) % block_;
     Bytes plain(explicit_iv_ + payload + mac_);
     random_.fill(plain.data(), plain.size());
     std::size_t padding = block_ - 1 - plain.size() % block_;
-    const bool wants_more = kind == longer_padding || kind == wrong_padding_byte || kind == all_padding ||
-                            kind == padding_takes_mac;
-    if (wants_more && padding + block_ <= 255) padding += random_.in(1, (255 - padding) / block_) * block_;
+    if (wants_most) {
+      padding = 255;
+    } else if (wants_more && padding + block_ <= 255) {
+      padding += random_.in(1, (255 - padding) / block_) * block_;
+    }
     plain.insert(plain.end(), padding + 1, static_cast<std::uint8_t>(padding));
     switch (kind) {
       case wrong_padding_byte:
-        plain[plain.size() - 1 - random_.in(1, padding)] ^= static_cast<std::uint8_t>(1U << random_.in(0, 7));
+        // The outermost byte is the one that is easily forgotten.
+        plain[plain.size() - 1 - (random_.one_in(2) ? padding : random_.in(1, padding))] ^=
+            static_cast<std::uint8_t>(1U << random_.in(0, 7));
         break;
       case padding_takes_mac: {
         // Every byte says so, and it is one too many, or just not.
@@ -220,7 +231,7 @@ class RecordCase final : public Case {
     const auto kind = static_cast<Kind>(random_.one_in(2) ? random_.in(minimal_padding, longer_padding)
                                                           : random_.in(0, kinds - 1));
     const Bytes record = compose(kind, iv);
-    log_ << "decrypt " << record.size() << " kind " << kind << "\n";
+    log_ << "decrypt " << record.size() << " kind " << static_cast<int>(kind) << "\n";
     if (record.empty() && explicit_iv_ != 0) {
       // The default provider reads in front of the buffer.
       empty_record();
@@ -243,6 +254,8 @@ class RecordCase final : public Case {
     one.data = payload(one, a);
     other.data = payload(other, b);
     compare("decrypted record", one, other);
+    may_refuse_ = may_refuse_ || other.good == 0;
+    has_opened_ = true;
     if (!fine() || one.good == 0 || mac_ == 0) return;
     const auto padding = padding_of(plain);
     const auto ours = mac_of(ours_.get());
@@ -266,21 +279,25 @@ class RecordCase final : public Case {
   void empty_record() {
     if (!is_ours_) return;
     const CipherContextPtr copy = copy_of(ours_);
+    if (!copy) return;
     Bytes nothing;
     if (update(copy.get(), nothing, block_).good != 0) complain("an empty record was accepted");
   }
 
+  // Null where ours may refuse: after a call that failed, or other data, records may go through the default
+  // provider's context, whose duplicates share the MAC and free it twice.
   CipherContextPtr copy_of(const CipherContextPtr& from) {
     CipherContextPtr copy(EVP_CIPHER_CTX_new());
-    if (EVP_CIPHER_CTX_copy(copy.get(), from.get()) != 1) complain("duplicate");
-    return copy;
+    if (EVP_CIPHER_CTX_copy(copy.get(), from.get()) == 1) return copy;
+    if (!may_refuse_) complain("duplicate");
+    return nullptr;
   }
 
-  // The default provider's duplicates share the MAC and free it twice: its copy is made by hand, and what
-  // it says about its first IV is another thing then.
+  // The reference's copy is made by hand, and what it says about its first IV is another thing then.
   void duplicate(const Bytes& mac) {
     log_ << "duplicate\n";
     CipherContextPtr a = copy_of(ours_);
+    if (!a) return;
     if (mac_of(a.get()) != mac) complain("the duplicate's MAC");
     CipherContextPtr b(EVP_CIPHER_CTX_new());
     const Bytes iv = running_iv(reference_.get());
@@ -300,13 +317,14 @@ class RecordCase final : public Case {
   }
 
   void disturb() {
-    switch (random_.in(0, 7)) {
+    switch (random_.in(0, 9)) {
       case 0:
       case 1:
         set_min_bytes();
         break;
       case 2:
         final_call();  // fails
+        may_refuse_ = true;
         break;
       case 3:
         fresh_iv();
@@ -319,6 +337,7 @@ class RecordCase final : public Case {
         break;
       case 5: {
         set_padding(false);
+        may_refuse_ = true;
         both("record without padding", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
           Bytes record(96 + block_);
           int bytes = 0;
@@ -333,11 +352,29 @@ class RecordCase final : public Case {
         data_call(false, data.data(), data.size(), random_.one_in(2) ? 0 : 1);
         break;
       }
+      case 7:
+        fresh_iv();
+        encrypt_ = 1 - encrypt_;
+        both("other direction", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
+          return EVP_CipherInit_ex2(c, nullptr, key_.data(), iv_.data(), encrypt_, nullptr);
+        });
+        break;
+      case 8: {
+        std::array<char, 2> text{"x"};
+        const std::array params{OSSL_PARAM_construct_utf8_string(OSSL_CIPHER_PARAM_PADDING, text.data(), 0),
+                                OSSL_PARAM_construct_end()};
+        may_refuse_ = true;
+        both("an init that fails", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
+          return EVP_CipherInit_ex2(c, nullptr, key_.data(), iv_.data(), -1, params.data());
+        });
+        break;
+      }
       default:
-        if (encrypt_ == 1) {
+        if (encrypt_ == 1 && !has_opened_) {
           log_ << "duplicate\n";
           const CipherContextPtr a = copy_of(ours_);
           const CipherContextPtr b = copy_of(reference_);
+          if (!a || !b) break;
           one_record();
           if (random_.one_in(2)) {
             EVP_CIPHER_CTX_copy(ours_.get(), a.get());
@@ -352,6 +389,8 @@ class RecordCase final : public Case {
   std::size_t mac_ = 0;
   std::size_t explicit_iv_ = 0;
   bool is_original_ = true;  // no copy made by hand
+  bool has_opened_ = false;  // a record: the reference has no duplicates then
+  bool may_refuse_ = false;  // duplicates: see copy_of
 };
 
 }  // namespace

@@ -30,9 +30,11 @@ class UnitCase final : public Case {
   // False if the key was refused.
   bool start(bool first) {
     const bool with_cipher = first || random_.one_in(3);
-    if (with_cipher) has_key_ = false;
+    if (with_cipher) {
+      has_key_ = false;
+      schedule_ = -1;
+    }
     const bool new_key = !has_key_ || random_.one_in(2);
-    const int before = encrypt_;
     if (new_key) encrypt_ = random_.one_in(2) ? 1 : 0;
     const std::vector<std::uint8_t> old_key = key_;
     if (new_key) pick_key();
@@ -72,6 +74,7 @@ class UnitCase final : public Case {
     if (random_.one_in(4)) set_min_bytes();
     if (good != 0) {
       has_key_ = true;
+      if (new_key) schedule_ = encrypt_;
       return true;
     }
     if (equal_halves_ && encrypt_ == 1) {
@@ -80,7 +83,18 @@ class UnitCase final : public Case {
       complain("a good key was refused");
     }
     // The old key stays, in the new direction: with another one before, the default provider is wrong.
-    if (!has_key_ || before == encrypt_) unit();
+    if (schedule_ == -1 || schedule_ == encrypt_) unit();
+    if (random_.one_in(2)) {
+      // The tweak that came with the refused key stays for the next one.
+      do pick_key();
+      while (equal_halves_);
+      both("init another key", [&](EVP_CIPHER_CTX* c, EVP_CIPHER*) {
+        return EVP_CipherInit_ex2(c, nullptr, key_.data(), nullptr, -1, nullptr);
+      });
+      has_key_ = true;
+      schedule_ = encrypt_;
+      return true;
+    }
     key_ = old_key;
     has_key_ = false;  // begin anew
     return false;
@@ -145,6 +159,7 @@ class UnitCase final : public Case {
                                nullptr) !=
             EVP_CipherInit_ex2(reference_.get(), nullptr, key_.data(), nullptr, encrypt_, nullptr))
           complain("other direction");
+        schedule_ = encrypt_;
         break;
       default: {
         // Overlap that nobody promises anything for, on a copy of ours.
@@ -165,6 +180,7 @@ class UnitCase final : public Case {
 
   bool reads_state_ = false;
   bool has_key_ = false;
+  int schedule_ = -1;  // which direction the reference has a key schedule for; -1: none
   bool equal_halves_ = false;
 };
 
