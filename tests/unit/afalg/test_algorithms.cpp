@@ -3,6 +3,9 @@
 // counters that wrap, data units of XTS, refused keys. For the environment see test_backend.cpp.
 #include <kcapi.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
 
 #include "tests/unit/afalg/bed.h"
 
@@ -166,8 +169,11 @@ void must_split(Bed& bed, KeySlot& slot, const Variant& variant, const Bytes& ke
 }
 
 void limits(Bed& bed) {
+  std::string last;
   for (const Variant& variant : variants) {
     if (!is_served(bed, variant)) continue;
+    // An emulated processor has no time for every key size.
+    if (!bed.model && std::exchange(last, variant.kernel_name) == variant.kernel_name) continue;
     Random random(variant.key_bytes);
     const Bytes key = random.bytes(variant.key_bytes);
     const std::size_t block = variant.block_bytes();
@@ -178,8 +184,8 @@ void limits(Bed& bed) {
         65536 - block, 65536,     3 * 65536 + block, 65536 + block,
     };
     if (variant.mode == Mode::xts) {
-      for (const std::size_t length :
-           {17UL, 31UL, 33UL, 4095UL, 4097UL, chunk - 17, chunk - 15, chunk - 1, chunk + 1, 16UL << 20U})
+      for (const std::size_t length : std::initializer_list<std::size_t>{
+               17, 31, 33, 4095, 4097, chunk - 17, chunk - 15, chunk - 1, chunk + 1, 1U << 24U})
         lengths.push_back(length);
     }
     KeySlot slot;

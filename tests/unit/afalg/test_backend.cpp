@@ -498,6 +498,8 @@ void injected_in_use(Bed& bed, const Variant& variant) {
         for (const int error : {0, EIO, ENOMEM, EINVAL, EAGAIN, EBADMSG, EINTR}) {
           for (const int skip : {0, 2}) {
             if (skip != 0 && variant.mode == Mode::xts) continue;
+            if (&variant != &aes_cbc(16) && (error == ENOMEM || error == EAGAIN || error == EBADMSG))
+              continue;
             INFO(variant.name << ", encrypt " << encrypt << ", placement " << distance << ", call "
                               << static_cast<int>(call) << ", errno " << error << ", skip " << skip);
             Bytes memory(2 * length + 16);
