@@ -179,9 +179,9 @@ void limits(Bed& bed) {
     const std::size_t block = variant.block_bytes();
     const std::size_t chunk = chunk_of(bed, variant);
     std::vector<std::size_t> lengths{
-        block,         2 * block, 4096 - block,      4096,          4096 + block,
-        chunk - block, chunk,     chunk + block,     2 * chunk,     2 * chunk + block,
-        65536 - block, 65536,     3 * 65536 + block, 65536 + block,
+        block,         2 * block, 4096 - block,   4096,          4096 + block,
+        chunk - block, chunk,     chunk + block,  2 * chunk,     2 * chunk + block,
+        65536 - block, 65536,     196608 + block, 65536 + block,
     };
     if (variant.mode == Mode::xts) {
       for (const std::size_t length : std::initializer_list<std::size_t>{
