@@ -27,35 +27,48 @@ using afalg::Fault;
 using afalg::Session;
 using afalg::Step;
 
-// A new algorithm is a row here, and one in `capabilities` for each of its key sizes. A mode with another
-// rule for the next IV than CBC's also needs that rule in Session::crypt.
+// A new algorithm is a row here. A cipher with other key sizes also needs them in takes_key, a mode with
+// another rule for the next IV needs that rule in Session::crypt.
 struct Algorithm {
+  Cipher cipher;
+  Mode mode;
   const char* kernel_name;
   const char* label;
 };
 constexpr std::array algorithms{
-    Algorithm{.kernel_name = "cbc(aes)", .label = "AES-CBC"},
+    Algorithm{Cipher::aes, Mode::ecb, "ecb(aes)", "AES-ECB"},
+    Algorithm{Cipher::aes, Mode::cbc, "cbc(aes)", "AES-CBC"},
+    Algorithm{Cipher::aes, Mode::ctr, "ctr(aes)", "AES-CTR"},
+    Algorithm{Cipher::aes, Mode::xts, "xts(aes)", "AES-XTS"},
+    Algorithm{Cipher::des3, Mode::ecb, "ecb(des3_ede)", "DES-EDE3-ECB"},
+    Algorithm{Cipher::des3, Mode::cbc, "cbc(des3_ede)", "DES-EDE3-CBC"},
+    Algorithm{Cipher::des, Mode::ecb, "ecb(des)", "DES-ECB"},
+    Algorithm{Cipher::des, Mode::cbc, "cbc(des)", "DES-CBC"},
 };
 
-struct Capability {
-  CipherSpec spec;
-  std::size_t algorithm;
-};
-constexpr CipherSpec aes_cbc(std::uint16_t key_bytes) {
-  return {
-      .cipher = Cipher::aes, .mode = Mode::cbc, .key_bytes = key_bytes, .block_bytes = 16, .iv_bytes = 16};
-}
-constexpr std::array capabilities{
-    Capability{.spec = aes_cbc(16), .algorithm = 0},
-    Capability{.spec = aes_cbc(24), .algorithm = 0},
-    Capability{.spec = aes_cbc(32), .algorithm = 0},
-};
-
-const Capability* find_capability(const CipherSpec& spec) noexcept {
-  for (const Capability& capability : capabilities) {
-    if (capability.spec == spec) return &capability;
+constexpr bool takes_key(Cipher cipher, Mode mode, std::size_t bytes) noexcept {
+  switch (cipher) {
+    case Cipher::aes:
+      return mode == Mode::xts ? bytes == 32 || bytes == 64 : bytes == 16 || bytes == 24 || bytes == 32;
+    case Cipher::des:
+      return bytes == 8;
+    case Cipher::des3:
+      return bytes == 16 || bytes == 24;
   }
-  return nullptr;
+  return false;
+}
+
+// The index into `algorithms`.
+constexpr std::optional<std::size_t> find_algorithm(const CipherSpec& spec) noexcept {
+  const std::size_t block_bytes = spec.cipher == Cipher::aes ? 16 : 8;
+  const std::size_t iv_bytes = spec.mode == Mode::ecb ? 0 : block_bytes;
+  if (spec.block_bytes != block_bytes || spec.iv_bytes != iv_bytes ||
+      !takes_key(spec.cipher, spec.mode, spec.key_bytes))
+    return std::nullopt;
+  for (std::size_t i = 0; i < algorithms.size(); ++i) {
+    if (algorithms[i].cipher == spec.cipher && algorithms[i].mode == spec.mode) return i;
+  }
+  return std::nullopt;
 }
 
 // The name of an errno; strerror is translated, and not safe with threads.
@@ -123,14 +136,26 @@ bool is_shortage(int error) noexcept {
 }
 
 // A refused key is a fault, not a missing algorithm: no key of AES is weak, so that something is wrong
-// with the driver, and the router's back-off is the right answer.
+// with the driver, and the router's back-off is the right answer. (Keys that may be refused do not come
+// here: see Afalg::open.)
 Outcome outcome_of(const Fault& fault) noexcept {
   if (is_shortage(fault.error)) return Outcome::busy;
   return fault.step == Step::set_key ? Outcome::failed : Outcome::unavailable;
 }
 
-// Why the backend is not used; each is told once per process and algorithm.
-enum class Reason : std::uint8_t { list, no_driver, seccomp, socket, bind, set_key, accept, shortage };
+// Why the backend is not used; each is told once per process and algorithm, or once per process where it
+// meets all algorithms alike.
+enum class Reason : std::uint8_t {
+  list,
+  no_driver,
+  seccomp,
+  socket,
+  bind,
+  set_key,
+  accept,
+  shortage,
+  weak_key
+};
 
 // All that belongs to one process. Destructible however a fork freezes it (see PerProcess).
 class State {
@@ -146,6 +171,7 @@ class State {
   void detach(Session* session) noexcept;
 
   [[nodiscard]] bool first(std::size_t algorithm, Reason reason) noexcept {
+    if (reason == Reason::socket || reason == Reason::seccomp) algorithm = 0;
     const std::uint32_t bit = 1U << static_cast<unsigned>(reason);
     return (told_[algorithm].fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
   }
@@ -157,6 +183,7 @@ class State {
     std::uint64_t not_before = 0;  // Process::now()
     Driver driver;
     std::atomic<bool> served{false};
+    std::atomic<bool> whole_blocks_only{false};  // the driver knows no ciphertext stealing
   };
   [[nodiscard]] Choice& choice(std::size_t algorithm) noexcept { return choices_[algorithm]; }
 
@@ -189,6 +216,7 @@ State::State(State* inherited)
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     if (!inherited->choices_[i].known.load(std::memory_order_acquire)) continue;
     choices_[i].driver = inherited->choices_[i].driver;
+    choices_[i].whole_blocks_only = inherited->choices_[i].whole_blocks_only.load(std::memory_order_relaxed);
     choices_[i].known.store(true, std::memory_order_release);
   }
 }
@@ -287,7 +315,7 @@ class Afalg final : public Backend {
 
   [[nodiscard]] std::string_view name() const noexcept override { return "afalg"; }
   [[nodiscard]] bool supports(const CipherSpec& spec) const noexcept override {
-    return find_capability(spec) != nullptr;
+    return find_algorithm(spec).has_value();
   }
   [[nodiscard]] Result crypt(KeySlot& slot, const CipherRequest& request) noexcept override;
   void release(KeySlot& slot) noexcept override;
@@ -333,6 +361,13 @@ Result Afalg::use(Session& session, const CipherRequest& request, std::uint64_t 
                   bool look) noexcept {
   const Held held(session, request.length);
   if (!held) return {.outcome = Outcome::busy, .done = 0};
+  const bool steals = (request.length & (request.spec.block_bytes - 1U)) != 0;
+  if (steals) [[unlikely]] {
+    State* state = states_.peek(generation);
+    if (state != nullptr &&
+        state->choice(session.algorithm()).whole_blocks_only.load(std::memory_order_relaxed))
+      return {.outcome = Outcome::busy, .done = 0};
+  }
   CipherRequest rest = request;
   Result result{.outcome = Outcome::unavailable, .done = 0};
   for (int attempt = 0;; ++attempt) {
@@ -365,6 +400,12 @@ Result Afalg::use(Session& session, const CipherRequest& request, std::uint64_t 
       rest.length -= part.done;
       continue;
     }
+    // Ciphertext stealing is not known to kernels before 5.4, nor to every driver since; all else is well.
+    if (steals && fault.step == Step::receive && fault.error == EINVAL) {
+      if (State* state = states_.peek(generation); state != nullptr)
+        state->choice(session.algorithm()).whole_blocks_only.store(true, std::memory_order_relaxed);
+      return {.outcome = Outcome::busy, .done = 0};
+    }
     process_.log(LogLevel::error, "afalg: %s (%s): %s: %s", algorithms[session.algorithm()].label,
                  session.driver().name.data(), step_name(fault.step), ErrorName(fault.error).get());
     return result;
@@ -372,11 +413,11 @@ Result Afalg::use(Session& session, const CipherRequest& request, std::uint64_t 
 }
 
 Outcome Afalg::attach(KeySlot& slot, const CipherRequest& request, std::uint64_t generation) noexcept {
-  const Capability* capability = find_capability(request.spec);
-  if (capability == nullptr || request.key.size() != request.spec.key_bytes) return Outcome::unsupported;
+  const auto algorithm = find_algorithm(request.spec);
+  if (!algorithm || request.key.size() != request.spec.key_bytes) return Outcome::unsupported;
   State* state = states_.get(generation);
   if (state == nullptr) return Outcome::busy;
-  Session* session = state->attach(request.spec, request.key, capability->algorithm);
+  Session* session = state->attach(request.spec, request.key, *algorithm);
   if (session == nullptr) return Outcome::busy;
   slot.session = session;
   slot.generation = generation;
@@ -396,10 +437,10 @@ void Afalg::release(KeySlot& slot) noexcept {
 void Afalg::driver(const CipherSpec& spec, std::span<char> text) const noexcept {
   if (text.empty()) return;
   text[0] = '\0';
-  const Capability* capability = find_capability(spec);
+  const auto algorithm = find_algorithm(spec);
   State* state = states_.peek(process_.generation());
-  if (capability == nullptr || state == nullptr) return;
-  State::Choice& choice = state->choice(capability->algorithm);
+  if (!algorithm || state == nullptr) return;
+  State::Choice& choice = state->choice(*algorithm);
   if (!choice.served.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(choice.mutex);
   const std::size_t length =
@@ -411,6 +452,7 @@ void Afalg::driver(const CipherSpec& spec, std::span<char> text) const noexcept 
 // Called with the session held, and not in a sandbox. Loading modules and their self tests can take seconds
 // in bind.
 Outcome Afalg::open(State& state, Session& session) noexcept {
+  if (session.key_refused) return Outcome::busy;
   const std::size_t algorithm = session.algorithm();
   if (!under_seccomp_ && Process::filtered()) {
     if (state.first(algorithm, Reason::seccomp))
@@ -423,6 +465,17 @@ Outcome Afalg::open(State& state, Session& session) noexcept {
   if (const Outcome outcome = choose(state, algorithm, driver); outcome != Outcome::served) return outcome;
   const Fault fault = session.open(driver, process_.now());
   if (!fault) return Outcome::served;
+  // A weak key, or one that FIPS mode forbids: nothing is wrong with the driver, and other keys may do. The
+  // session stays, so that this key is not tried at each request.
+  if (fault.step == Step::set_key &&
+      (fault.error == EINVAL || fault.error == ENOKEY || fault.error == EKEYREJECTED) &&
+      session.may_be_weak()) {
+    session.key_refused = true;
+    if (state.first(algorithm, Reason::weak_key))
+      process_.log(LogLevel::info, "afalg: %s (%s): a key was refused: %s", algorithms[algorithm].label,
+                   driver.name.data(), ErrorName(fault.error).get());
+    return Outcome::busy;
+  }
   if (fault.step == Step::bind && !is_shortage(fault.error)) {
     // The driver is gone: look for another at the next request.
     State::Choice& choice = state.choice(algorithm);

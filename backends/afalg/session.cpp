@@ -153,8 +153,7 @@ Session::State Session::state(std::uint64_t now, bool look) noexcept {
 Fault Session::open(const Driver& driver, std::uint64_t now) noexcept {
   Descriptor bound;
   if (const Fault refused = bind_cipher(bound, driver.name.data())) return refused;
-  if (::setsockopt(bound.get(), alg_level, ALG_SET_KEY, key_.data(), spec_.key_bytes) != 0)
-    return fault(Step::set_key);
+  if (!set_key(bound.get())) return fault(Step::set_key);
   const int number = out_of_the_way(::accept4(bound.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (number < 0) return fault(Step::accept);
   socket_ = Descriptor(number);
@@ -168,6 +167,29 @@ Fault Session::open(const Driver& driver, std::uint64_t now) noexcept {
   if (::getsockopt(number, SOL_SOCKET, SO_SNDBUF, &buffer, &length) == 0 && buffer > 0)
     chunk_ = std::clamp(static_cast<std::size_t>(buffer) / page * page, page, chunk_);
   return {};
+}
+
+// The kernel has no triple DES with two keys.
+bool Session::set_key(int bound) const noexcept {
+  constexpr std::size_t des_bytes = 8;
+  if (spec_.cipher != Cipher::des3 || spec_.key_bytes != 2 * des_bytes)
+    return ::setsockopt(bound, alg_level, ALG_SET_KEY, key_.data(), spec_.key_bytes) == 0;
+  std::array<std::uint8_t, 3 * des_bytes> expanded;
+  std::memcpy(expanded.data(), key_.data(), 2 * des_bytes);
+  std::memcpy(expanded.data() + 2 * des_bytes, key_.data(), des_bytes);
+  const bool set = ::setsockopt(bound, alg_level, ALG_SET_KEY, expanded.data(), expanded.size()) == 0;
+  wipe(expanded.data(), expanded.size());
+  return set;
+}
+
+// Linux include/crypto/internal/des.h (weak keys; equal parts in FIPS mode) and crypto/xts.h (equal halves).
+bool Session::may_be_weak() const noexcept {
+  if (spec_.cipher != Cipher::aes) return true;
+  if (spec_.mode != Mode::xts) return false;
+  const std::size_t half = spec_.key_bytes / 2U;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < half; ++i) difference |= static_cast<unsigned>(key_[i] ^ key_[half + i]);
+  return difference == 0;
 }
 
 bool Session::close() noexcept {
@@ -230,9 +252,12 @@ Fault Session::exchange(const std::uint8_t* in, std::uint8_t* out, std::size_t b
 
 Result Session::crypt(const CipherRequest& request, Fault& fault) noexcept {
   const bool encrypt = request.direction == Direction::encrypt;
-  // Output that runs ahead of its input would overwrite what is not read yet: only in one piece.
-  if (request.length > chunk_ && std::greater<>{}(request.out, request.in) &&
-      overlap(request.in, request.length, request.out, request.length))
+  const Mode mode = spec_.mode;
+  // Only in one piece: a data unit of XTS, whose tweak does not go on from one operation to the next, and
+  // output that runs ahead of its input and would overwrite what is not read yet.
+  if (request.length > chunk_ &&
+      (mode == Mode::xts || (std::greater<>{}(request.out, request.in) &&
+                             overlap(request.in, request.length, request.out, request.length))))
     return {.outcome = Outcome::busy, .done = 0};
 
   const std::uint32_t operation = encrypt ? ALG_OP_ENCRYPT : ALG_OP_DECRYPT;
@@ -248,8 +273,8 @@ Result Session::crypt(const CipherRequest& request, Fault& fault) noexcept {
     // The IV is ours to carry (not all drivers write it back): CBC's next one is the last block of
     // ciphertext, which decryption in place overwrites.
     std::array<std::uint8_t, max_iv_bytes> next{};
-    if (!encrypt) std::memcpy(next.data(), in + bytes - iv_bytes, iv_bytes);
-    std::memcpy(iv_, request.iv, iv_bytes);
+    if (mode == Mode::cbc && !encrypt) std::memcpy(next.data(), in + bytes - iv_bytes, iv_bytes);
+    if (iv_ != nullptr) std::memcpy(iv_, request.iv, iv_bytes);
 
     // A driver that fails may leave anything in its output; the input must not suffer from that.
     const bool must_bounce = overlap(out, bytes, in, left);
@@ -264,11 +289,22 @@ Result Session::crypt(const CipherRequest& request, Fault& fault) noexcept {
     fault = exchange(in, target, bytes);
     if (target != out) {
       if (!fault) std::memcpy(out, target, bytes);
-      if (!encrypt || fault) wipe(target, bytes);
+      // In CTR either direction may yield plaintext.
+      if (!encrypt || mode == Mode::ctr || fault) wipe(target, bytes);
     }
     if (fault) return {.outcome = Outcome::failed, .done = done};
-    if (encrypt) std::memcpy(next.data(), out + bytes - iv_bytes, iv_bytes);
-    std::memcpy(request.iv, next.data(), iv_bytes);
+    switch (mode) {
+      case Mode::cbc:
+        if (encrypt) std::memcpy(next.data(), out + bytes - iv_bytes, iv_bytes);
+        std::memcpy(request.iv, next.data(), iv_bytes);
+        break;
+      case Mode::ctr:
+        advance_counter(request.iv, bytes / max_iv_bytes);
+        break;
+      case Mode::ecb:
+      case Mode::xts:
+        break;
+    }
     done += bytes;
   }
   return {.outcome = Outcome::served, .done = done};

@@ -67,9 +67,13 @@ class Session {
   // True if the descriptor was not ours any more.
   bool close() noexcept;
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
+  // Whether a driver may refuse the key for what it is.
+  [[nodiscard]] bool may_be_weak() const noexcept;
   bool has_served = false;
+  bool key_refused = false;
 
  private:
+  [[nodiscard]] bool set_key(int bound) const noexcept;
   void prepare_control() noexcept;
   [[nodiscard]] Fault exchange(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) noexcept;
   [[nodiscard]] std::uint8_t* bounce(std::size_t bytes) noexcept;
@@ -95,7 +99,7 @@ class Session {
   alignas(cmsghdr) std::array<std::uint8_t, control_bytes> control_{};
   std::size_t control_used_ = 0;
   std::uint8_t* operation_ = nullptr;           // into control_
-  std::uint8_t* iv_ = nullptr;                  // into control_
+  std::uint8_t* iv_ = nullptr;                  // into control_; null for a mode without
   std::atomic<std::uint8_t*> bounce_{nullptr};  // page-aligned
   std::size_t bounce_bytes_ = 0;
 };

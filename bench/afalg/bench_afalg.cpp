@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The AF_ALG backend against its floor: a loop of one sendmsg and one read on an operation socket, with
-// nothing else. AES-128-CBC encryption in one process; medians of interleaved rounds. Exit status 77
-// without AF_ALG. Usage: bench_afalg [--hardware] [ROUNDS [MILLISECONDS]]
+// nothing else. Encryption in one process; medians of interleaved rounds. Exit status 77 without AF_ALG.
+// Usage: bench_afalg [--hardware] [ALGORITHM] [ROUNDS [MILLISECONDS]]. ALGORITHM is a name such as
+// AES-128-CBC (the default), AES-256-XTS, DES-EDE3-CBC, DES-EDE-ECB or DES-CBC.
 #include <linux/if_alg.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -13,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -25,8 +28,44 @@ constexpr int skipped = 77;
 constexpr std::size_t most = 65536;
 constexpr int turns = 25;  // per round, whose median counts: other load on the machine meets all alike
 
+std::optional<sunxi::CipherSpec> spec_of(std::string_view name) {
+  using sunxi::Cipher;
+  using sunxi::Mode;
+  struct Family {
+    std::string_view name;
+    Cipher cipher;
+    std::uint16_t key_bytes;
+  };
+  struct Suffix {
+    std::string_view name;
+    Mode mode;
+  };
+  constexpr std::array families{
+      Family{"AES-128", Cipher::aes, 16},  Family{"AES-192", Cipher::aes, 24},
+      Family{"AES-256", Cipher::aes, 32},  Family{"DES-EDE3", Cipher::des3, 24},
+      Family{"DES-EDE", Cipher::des3, 16}, Family{"DES", Cipher::des, 8},
+  };
+  constexpr std::array suffixes{Suffix{"ECB", Mode::ecb}, Suffix{"CBC", Mode::cbc}, Suffix{"CTR", Mode::ctr},
+                                Suffix{"XTS", Mode::xts}};
+  const std::size_t dash = name.rfind('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  for (const Family& family : families) {
+    for (const Suffix& suffix : suffixes) {
+      if (family.name != name.substr(0, dash) || suffix.name != name.substr(dash + 1)) continue;
+      const std::uint8_t block_bytes = family.cipher == Cipher::aes ? 16 : 8;
+      return sunxi::CipherSpec{
+          .cipher = family.cipher,
+          .mode = suffix.mode,
+          .key_bytes = static_cast<std::uint16_t>(family.key_bytes * (suffix.mode == Mode::xts ? 2 : 1)),
+          .block_bytes = block_bytes,
+          .iv_bytes = suffix.mode == Mode::ecb ? std::uint8_t{0} : block_bytes};
+    }
+  }
+  return std::nullopt;
+}
+
 // Chosen by the driver that the backend uses, so that both loops run on the same one.
-int open_bare(const char* driver, const std::array<std::uint8_t, 16>& key) {
+int open_bare(const char* driver, std::span<const std::uint8_t> key) {
   const int bound = socket(AF_ALG, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (bound < 0) return -1;
   sockaddr_alg address{};
@@ -35,7 +74,7 @@ int open_bare(const char* driver, const std::array<std::uint8_t, 16>& key) {
   std::memcpy(address.salg_name, driver, strnlen(driver, sizeof address.salg_name - 1));
   int number = -1;
   if (bind(bound, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-      setsockopt(bound, SOL_ALG, ALG_SET_KEY, key.data(), socklen_t{16}) == 0)
+      setsockopt(bound, SOL_ALG, ALG_SET_KEY, key.data(), static_cast<socklen_t>(key.size())) == 0)
     number = accept4(bound, nullptr, nullptr, SOCK_CLOEXEC);
   close(bound);
   return number;
@@ -44,18 +83,18 @@ int open_bare(const char* driver, const std::array<std::uint8_t, 16>& key) {
 // The control data is made once: nothing but the two calls is in the loop.
 class Bare {
  public:
-  explicit Bare(int number) : number_(number) {
+  Bare(int number, std::uint32_t iv_bytes) : number_(number) {
     message_.msg_iov = &data_;
     message_.msg_iovlen = 1;
     message_.msg_control = control_.data();
-    message_.msg_controllen = control_.size();
+    message_.msg_controllen = CMSG_SPACE(4) + (iv_bytes != 0 ? CMSG_SPACE(4 + iv_bytes) : 0);
     cmsghdr* header = CMSG_FIRSTHDR(&message_);
     *header = {.cmsg_len = CMSG_LEN(4), .cmsg_level = SOL_ALG, .cmsg_type = ALG_SET_OP};
     const std::uint32_t operation = ALG_OP_ENCRYPT;
     std::memcpy(CMSG_DATA(header), &operation, sizeof operation);
+    if (iv_bytes == 0) return;
     header = CMSG_NXTHDR(&message_, header);
-    *header = {.cmsg_len = CMSG_LEN(20), .cmsg_level = SOL_ALG, .cmsg_type = ALG_SET_IV};
-    const std::uint32_t iv_bytes = 16;
+    *header = {.cmsg_len = CMSG_LEN(4 + iv_bytes), .cmsg_level = SOL_ALG, .cmsg_type = ALG_SET_IV};
     std::memcpy(CMSG_DATA(header), &iv_bytes, sizeof iv_bytes);
   }
   Bare(const Bare&) = delete;
@@ -111,25 +150,39 @@ int main(int count, char** arguments) {
     --count;
     ++arguments;
   }
+  std::string_view name = "AES-128-CBC";
+  if (count > 1 && std::string_view("0123456789").find(arguments[1][0]) == std::string_view::npos) {
+    name = arguments[1];
+    --count;
+    ++arguments;
+  }
+  const auto spec = spec_of(name);
   const int rounds = number_or(count > 1 ? arguments[1] : nullptr, 7);
   const std::chrono::microseconds slice(1000 * number_or(count > 2 ? arguments[2] : nullptr, 300));
 
   sunxi::Process process;
   process.set_log_level(sunxi::LogLevel::info);
   const auto backend = sunxi::make_afalg_backend(process, options);
-  const std::array<std::uint8_t, 16> key{1, 2, 3};
-  std::array<std::uint8_t, 16> iv{};
+  if (!spec || !backend->supports(*spec)) {
+    std::fprintf(stderr, "bench_afalg: no algorithm %s\n", name.data());
+    return 2;
+  }
+  // In whole, and as the kernel wants the one of triple DES with two keys.
+  std::vector<std::uint8_t> key(spec->key_bytes);
+  for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::uint8_t>(2 * i + 1);
+  std::vector<std::uint8_t> kernel_key = key;
+  if (spec->cipher == sunxi::Cipher::des3) {
+    kernel_key.resize(24);
+    if (key.size() == 16) std::copy_n(key.begin(), 8, kernel_key.begin() + 16);
+  }
+  std::array<std::uint8_t, sunxi::max_iv_bytes> iv{};
   auto* in = static_cast<std::uint8_t*>(std::aligned_alloc(4096, most));
   auto* out = static_cast<std::uint8_t*>(std::aligned_alloc(4096, most));
   std::fill_n(in, most, std::uint8_t{0x5a});
   std::fill_n(out, most, std::uint8_t{0x5a});
 
   sunxi::KeySlot slot;
-  sunxi::CipherRequest request{.spec = {.cipher = sunxi::Cipher::aes,
-                                        .mode = sunxi::Mode::cbc,
-                                        .key_bytes = 16,
-                                        .block_bytes = 16,
-                                        .iv_bytes = 16},
+  sunxi::CipherRequest request{.spec = *spec,
                                .direction = sunxi::Direction::encrypt,
                                .key = key,
                                .iv = iv.data(),
@@ -144,12 +197,12 @@ int main(int count, char** arguments) {
   serve();
   std::array<char, 64> driver{};
   backend->driver(request.spec, driver);
-  const int number = open_bare(driver.data(), key);
+  const int number = open_bare(driver.data(), kernel_key);
   if (number < 0) return skipped;
-  Bare bare(number);
+  Bare bare(number, spec->iv_bytes);
 
-  std::printf("AES-128-CBC encryption on %s, %d rounds of %d ms; requests a second\n", driver.data(), rounds,
-              static_cast<int>(slice.count() / 1000));
+  std::printf("%s encryption on %s, %d rounds of %d ms; requests a second\n", name.data(), driver.data(),
+              rounds, static_cast<int>(slice.count() / 1000));
   std::printf("%7s %12s %12s %7s %12s %12s %7s\n", "bytes", "bare", "backend", "ratio", "bare inpl.",
               "in place", "ratio");
   for (const std::size_t bytes : {16U, 256U, 1024U, 8192U, 16384U, 65536U}) {

@@ -40,6 +40,7 @@ std::array<std::atomic<int>, call_count> counts;
 std::atomic<int> last_socket{-1};
 std::atomic<int> unaligned{0};
 std::atomic<bool> modelled{false};
+std::atomic<bool> stealing{true};
 
 // 1 if this call shall fail.
 bool fails(Call call, int& error) {
@@ -66,8 +67,58 @@ int refuse(int error) {
   std::abort();
 }
 
+enum class Mode { ecb, cbc, ctr, xts };
+
+struct Algorithm {
+  const char* name;
+  const char* driver;  // its first half
+  Mode mode;
+  std::size_t block_bytes;
+  std::vector<std::size_t> key_bytes;
+  // By key size, in the same order. DES is triple DES with one key three times, which needs no legacy
+  // provider.
+  std::vector<const EVP_CIPHER* (*)()> ciphers;
+  [[nodiscard]] std::size_t iv_bytes() const { return mode == Mode::ecb ? 0 : block_bytes; }
+};
+
+const Algorithm* find_algorithm(const std::string& name) {
+  static const std::array algorithms{
+      Algorithm{"ecb(aes)",
+                "ecb-aes",
+                Mode::ecb,
+                16,
+                {16, 24, 32},
+                {EVP_aes_128_ecb, EVP_aes_192_ecb, EVP_aes_256_ecb}},
+      Algorithm{"cbc(aes)",
+                "cbc-aes",
+                Mode::cbc,
+                16,
+                {16, 24, 32},
+                {EVP_aes_128_cbc, EVP_aes_192_cbc, EVP_aes_256_cbc}},
+      Algorithm{"ctr(aes)",
+                "ctr-aes",
+                Mode::ctr,
+                16,
+                {16, 24, 32},
+                {EVP_aes_128_ctr, EVP_aes_192_ctr, EVP_aes_256_ctr}},
+      Algorithm{"xts(aes)", "xts-aes", Mode::xts, 16, {32, 64}, {EVP_aes_128_xts, EVP_aes_256_xts}},
+      Algorithm{"ecb(des3_ede)", "ecb-des3", Mode::ecb, 8, {24}, {EVP_des_ede3_ecb}},
+      Algorithm{"cbc(des3_ede)", "cbc-des3", Mode::cbc, 8, {24}, {EVP_des_ede3_cbc}},
+      Algorithm{"ecb(des)", "ecb-des", Mode::ecb, 8, {8}, {EVP_des_ede3_ecb}},
+      Algorithm{"cbc(des)", "cbc-des", Mode::cbc, 8, {8}, {EVP_des_ede3_cbc}},
+  };
+  for (const Algorithm& algorithm : algorithms) {
+    const std::string driver = algorithm.driver;
+    if (name == algorithm.name || name == driver + "-model" || name == driver + "-sun8i-ce")
+      return &algorithm;
+  }
+  return nullptr;
+}
+
 struct Tfm {
-  std::vector<unsigned char> key;
+  const Algorithm* algorithm = nullptr;
+  const EVP_CIPHER* cipher = nullptr;
+  std::vector<unsigned char> key;  // as libcrypto wants it
   std::atomic<int> operations{0};
 };
 
@@ -149,8 +200,9 @@ ssize_t model_send(Socket& socket, const msghdr& message, int flags) {
     std::memcpy(&word, CMSG_DATA(header), sizeof word);
     if (header->cmsg_type == ALG_SET_OP && word <= 1) {
       encrypt = word == ALG_OP_ENCRYPT;
-    } else if (header->cmsg_type == ALG_SET_IV && word == 16 && header->cmsg_len >= CMSG_LEN(20)) {
-      std::memcpy(iv.data(), CMSG_DATA(header) + 4, 16);
+    } else if (header->cmsg_type == ALG_SET_IV && word != 0 && word == socket.tfm->algorithm->iv_bytes() &&
+               header->cmsg_len >= CMSG_LEN(4 + word)) {
+      std::memcpy(iv.data(), CMSG_DATA(header) + 4, word);
     } else {
       return refuse(EINVAL);
     }
@@ -176,33 +228,31 @@ ssize_t model_receive(Socket& socket, void* out, std::size_t bytes, int flags) {
     if ((flags & MSG_DONTWAIT) == 0) would_hang("recv");
     if (!socket.unread) return refuse(EAGAIN);
   }
-  if (bytes < socket.queue.size()) bytes &= ~std::size_t{15};
+  const Tfm& tfm = *socket.tfm;
+  const Algorithm& algorithm = *tfm.algorithm;
+  if (bytes < socket.queue.size()) bytes &= ~(algorithm.block_bytes - 1);
   bytes = std::min(bytes, socket.queue.size());
   const bool whole = bytes == socket.queue.size();
-  if (bytes % 16 != 0 || bytes == 0) {
+  const bool fits = algorithm.mode == Mode::ctr   ? true
+                    : algorithm.mode == Mode::xts ? bytes >= 16
+                                                  : bytes % algorithm.block_bytes == 0;
+  if (!fits || bytes == 0) {
     if (whole) {
       socket.queue.clear();
       socket.unread = false;
     }
     return refuse(EINVAL);
   }
-  const EVP_CIPHER* cipher = socket.tfm->key.size() == 16   ? EVP_aes_128_cbc()
-                             : socket.tfm->key.size() == 24 ? EVP_aes_192_cbc()
-                                                            : EVP_aes_256_cbc();
   const std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)> context(EVP_CIPHER_CTX_new(),
                                                                                 EVP_CIPHER_CTX_free);
   int length = 0;
-  std::array<unsigned char, 16> next{};
-  if (!socket.encrypt)
-    std::copy_n(socket.queue.begin() + static_cast<std::ptrdiff_t>(bytes) - 16, 16, next.begin());
-  if (EVP_CipherInit_ex(context.get(), cipher, nullptr, socket.tfm->key.data(), socket.iv.data(),
+  if (EVP_CipherInit_ex(context.get(), tfm.cipher, nullptr, tfm.key.data(), socket.iv.data(),
                         socket.encrypt ? 1 : 0) != 1 ||
       EVP_CIPHER_CTX_set_padding(context.get(), 0) != 1 ||
       EVP_CipherUpdate(context.get(), static_cast<unsigned char*>(out), &length, socket.queue.data(),
                        static_cast<int>(bytes)) != 1)
     return refuse(EIO);
-  if (socket.encrypt) std::memcpy(next.data(), static_cast<unsigned char*>(out) + bytes - 16, 16);
-  socket.iv = next;
+  socket.iv.fill(0xdd);  // a driver that does not write it back
   socket.queue.erase(socket.queue.begin(), socket.queue.begin() + static_cast<std::ptrdiff_t>(bytes));
   socket.unread = !socket.queue.empty();
   return static_cast<ssize_t>(bytes);
@@ -222,7 +272,12 @@ void inject(Call call, int error, int skip, int times) {
   plan.times = times;
 }
 
+void set_stealing(bool on) {
+  stealing = on;
+}
+
 void clear() {
+  stealing = true;
   for (Plan& plan : plans) plan.times = 0;
   for (std::atomic<int>& count : counts) count = 0;
   unaligned = 0;
@@ -265,11 +320,12 @@ int bind(int number, const sockaddr* address, socklen_t length) noexcept {
   if (length < sizeof *alg || alg->salg_feat != 0 || alg->salg_mask != 0) return refuse(EINVAL);
   if (found->tfm && found->tfm->operations != 0) return refuse(EBUSY);
   const std::string name(reinterpret_cast<const char*>(alg->salg_name));
-  if (std::string(reinterpret_cast<const char*>(alg->salg_type)) != "skcipher" ||
-      (name != "cbc(aes)" && name != "cbc-aes-model" && name != "cbc-aes-sun8i-ce"))
+  const Algorithm* algorithm = find_algorithm(name);
+  if (std::string(reinterpret_cast<const char*>(alg->salg_type)) != "skcipher" || algorithm == nullptr)
     return refuse(ENOENT);
   found->bound = true;
   found->tfm = std::make_shared<Tfm>();
+  found->tfm->algorithm = algorithm;
   return 0;
 }
 
@@ -281,10 +337,16 @@ int setsockopt(int number, int level, int option, const void* value, socklen_t l
   const auto found = find(number);
   if (!found) return static_cast<int>(syscall(SYS_setsockopt, number, level, option, value, length));
   if (found->operation || option != ALG_SET_KEY) return refuse(EOPNOTSUPP);
-  if (!found->bound || (length != 16 && length != 24 && length != 32)) return refuse(EINVAL);
-  if (found->tfm->operations != 0) return refuse(EBUSY);
+  if (!found->bound) return refuse(EINVAL);
+  Tfm& tfm = *found->tfm;
+  const auto& sizes = tfm.algorithm->key_bytes;
+  const auto size = std::find(sizes.begin(), sizes.end(), length);
+  if (size == sizes.end()) return refuse(EINVAL);
+  if (tfm.operations != 0) return refuse(EBUSY);
   const auto* key = static_cast<const unsigned char*>(value);
-  found->tfm->key.assign(key, key + length);
+  tfm.cipher = tfm.algorithm->ciphers[static_cast<std::size_t>(size - sizes.begin())]();
+  tfm.key.clear();
+  for (int copy = 0; copy < (length == 8 ? 3 : 1); ++copy) tfm.key.insert(tfm.key.end(), key, key + length);
   return 0;
 }
 
@@ -335,7 +397,11 @@ ssize_t sendmsg(int number, const msghdr* message, int flags) {
 
 ssize_t recv(int number, void* out, size_t bytes, int flags) {
   int error = 0;
-  const bool fail = fails(Call::receive, error);
+  bool fail = fails(Call::receive, error);
+  if (!stealing && bytes % 16 != 0) {
+    fail = true;
+    error = EINVAL;
+  }
   if (reinterpret_cast<std::uintptr_t>(out) % 4096 != 0) ++unaligned;
   const auto found = find(number);
   const ssize_t got = found ? model_receive(*found, out, bytes, flags)
