@@ -268,7 +268,7 @@ std::vector<Damage> damages(std::size_t size, std::size_t header, std::mt19937& 
   };
   // The last block ends with the padding and, without encrypt-then-mac, part of the MAC; what is flipped in
   // the block before comes out of the last one.
-  for (std::size_t back = 1; back <= 80; ++back) flip(size - back, random() % 8);
+  for (std::size_t back = 1; back <= std::min<std::size_t>(80, size); ++back) flip(size - back, random() % 8);
   for (std::size_t at = 0; at < header + 20; ++at) flip(at, random() % 8);
   for (int i = 0; i < 20; ++i) flip(random() % size, random() % 8);
   for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{15}, std::size_t{16},
