@@ -289,9 +289,9 @@ std::size_t record_size(const Variant& variant, std::size_t payload) {
   return header + iv + ((payload + mac) / 16 + 1) * 16;
 }
 
-SslContextPtr make_context(const Side& side, bool server, const Variant& variant,
+SslContextPtr make_context(OSSL_LIB_CTX* library, const char* properties, bool server, const Variant& variant,
                            const std::vector<Identity>& identities) {
-  SslContextPtr context(SSL_CTX_new_ex(side.library(), side.properties(), method(variant.version)));
+  SslContextPtr context(SSL_CTX_new_ex(library, properties, method(variant.version)));
   require(context != nullptr, "SSL_CTX");
   require(SSL_CTX_set_cipher_list(context.get(), (variant.suite + ":@SECLEVEL=0").c_str()) == 1 &&
               SSL_CTX_set_min_proto_version(context.get(), variant.version) == 1 &&
@@ -306,10 +306,10 @@ SslContextPtr make_context(const Side& side, bool server, const Variant& variant
   SSL_CTX_set_dh_auto(context.get(), 1);
   for (const Identity& identity : identities) {
     const unsigned char* der = identity.key.data();
-    const KeyPtr key(d2i_AutoPrivateKey_ex(nullptr, &der, static_cast<long>(identity.key.size()),
-                                           side.library(), side.properties()));
+    const KeyPtr key(
+        d2i_AutoPrivateKey_ex(nullptr, &der, static_cast<long>(identity.key.size()), library, properties));
     der = identity.certificate.data();
-    X509* certificate = X509_new_ex(side.library(), side.properties());
+    X509* certificate = X509_new_ex(library, properties);
     d2i_X509(&certificate, &der, static_cast<long>(identity.certificate.size()));
     const CertificatePtr owner(certificate);
     require(key != nullptr && SSL_CTX_use_certificate(context.get(), certificate) == 1 &&

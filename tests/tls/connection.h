@@ -69,8 +69,8 @@ struct Variant {
 // The bytes of a record with that many bytes of payload, its header included.
 [[nodiscard]] std::size_t record_size(const Variant& variant, std::size_t payload);
 
-[[nodiscard]] SslContextPtr make_context(const Side& side, bool server, const Variant& variant,
-                                         const std::vector<Identity>& identities);
+[[nodiscard]] SslContextPtr make_context(OSSL_LIB_CTX* library, const char* properties, bool server,
+                                         const Variant& variant, const std::vector<Identity>& identities);
 
 class Peer {
  public:

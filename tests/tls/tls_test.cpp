@@ -70,8 +70,11 @@ class Contexts {
  public:
   Contexts(const Sides& sides, const Variant& variant) : sides_(sides), variant_(variant) {
     for (const bool ours : {false, true}) {
-      clients_[ours ? 1 : 0] = make_context(sides.client(ours), false, variant, {});
-      servers_[ours ? 1 : 0] = make_context(sides.server(ours), true, variant, identities());
+      const Side& client = sides.client(ours);
+      const Side& server = sides.server(ours);
+      clients_[ours ? 1 : 0] = make_context(client.library(), client.properties(), false, variant, {});
+      servers_[ours ? 1 : 0] =
+          make_context(server.library(), server.properties(), true, variant, identities());
     }
   }
   [[nodiscard]] std::unique_ptr<Connection> connect(bool our_client, bool our_server,
