@@ -20,10 +20,10 @@ bool share_a_name(std::string_view names, std::string_view others) noexcept {
   return found;
 }
 
-std::optional<std::size_t> find_cipher(std::string_view name) noexcept {
+std::optional<std::size_t> find_algorithm(std::string_view name) noexcept {
   if (name.empty() || name.find(':') != std::string_view::npos) return std::nullopt;
-  for (std::size_t row = 0; row < cipher_count; ++row) {
-    if (share_a_name(cipher_rows[row].names, name)) return row;
+  for (std::size_t algorithm = 0; algorithm < algorithm_count; ++algorithm) {
+    if (share_a_name(names_of(algorithm), name)) return algorithm;
   }
   return std::nullopt;
 }

@@ -51,13 +51,52 @@ inline constexpr std::array cipher_rows{
 };
 inline constexpr std::size_t cipher_count = cipher_rows.size();
 
+struct DigestRow {
+  const char* names;
+  DigestSpec spec;
+  const char* description;
+};
+
+inline constexpr std::array digest_rows{
+    DigestRow{"MD5:SSL3-MD5:1.2.840.113549.2.5", {Digest::md5, 64, 16}, "MD5"},
+    DigestRow{"SHA1:SHA-1:SSL3-SHA1:1.3.14.3.2.26", {Digest::sha1, 64, 20}, "SHA-1"},
+    DigestRow{"SHA2-224:SHA-224:SHA224:2.16.840.1.101.3.4.2.4", {Digest::sha224, 64, 28}, "SHA-224"},
+    DigestRow{"SHA2-256:SHA-256:SHA256:2.16.840.1.101.3.4.2.1", {Digest::sha256, 64, 32}, "SHA-256"},
+    DigestRow{"SHA2-384:SHA-384:SHA384:2.16.840.1.101.3.4.2.2", {Digest::sha384, 128, 48}, "SHA-384"},
+    DigestRow{"SHA2-512:SHA-512:SHA512:2.16.840.1.101.3.4.2.3", {Digest::sha512, 128, 64}, "SHA-512"},
+    DigestRow{"SHA2-512/224:SHA-512/224:SHA512-224:2.16.840.1.101.3.4.2.5",
+              {Digest::sha512_224, 128, 28},
+              "SHA-512/224"},
+    DigestRow{"SHA2-512/256:SHA-512/256:SHA512-256:2.16.840.1.101.3.4.2.6",
+              {Digest::sha512_256, 128, 32},
+              "SHA-512/256"},
+};
+inline constexpr std::size_t digest_count = digest_rows.size();
+
+// What settings and router know of both tables: first the ciphers, then the digests.
+inline constexpr std::size_t algorithm_count = cipher_count + digest_count;
+[[nodiscard]] constexpr bool is_digest(std::size_t algorithm) {
+  return algorithm >= cipher_count;
+}
+[[nodiscard]] constexpr std::size_t algorithm_of_digest(std::size_t row) {
+  return cipher_count + row;
+}
+[[nodiscard]] constexpr std::string_view names_of(std::size_t algorithm) {
+  return is_digest(algorithm) ? digest_rows[algorithm - cipher_count].names : cipher_rows[algorithm].names;
+}
+[[nodiscard]] constexpr bool only_if_named(std::size_t algorithm) {
+  return !is_digest(algorithm) && cipher_rows[algorithm].only_if_named;
+}
+[[nodiscard]] constexpr std::string_view canonical_name(std::size_t algorithm) {
+  return names_of(algorithm).substr(0, names_of(algorithm).find(':'));
+}
 [[nodiscard]] constexpr std::string_view canonical_name(const CipherRow& row) {
   const std::string_view names(row.names);
   return names.substr(0, names.find(':'));
 }
 
-// The row that has `name` among its names, whatever the case.
-[[nodiscard]] std::optional<std::size_t> find_cipher(std::string_view name) noexcept;
+// The algorithm that has `name` among its names, whatever the case.
+[[nodiscard]] std::optional<std::size_t> find_algorithm(std::string_view name) noexcept;
 
 // Whether two ':'-separated name lists share a name, whatever the case.
 [[nodiscard]] bool share_a_name(std::string_view names, std::string_view others) noexcept;

@@ -17,6 +17,7 @@ enum class Reason : int {
   no_default_provider,
   out_of_memory,
   bad_parameter,
+  session_lost,
 };
 
 class Core {

@@ -66,6 +66,8 @@ const OSSL_ALGORITHM* provider_query(void* opaque, int operation, int* no_store)
   switch (operation) {
     case OSSL_OP_CIPHER:
       return provider.ciphers();
+    case OSSL_OP_DIGEST:
+      return provider.digests();
     case OSSL_OP_RAND:
       return provider.random_generators();
     default:
@@ -107,6 +109,13 @@ Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provid
                                cipher_rows[row].description});
   }
   cipher_table_.push_back({nullptr, nullptr, nullptr, nullptr});
+  for (std::size_t row = 0; row < digest_count; ++row) {
+    if (settings.registered[algorithm_of_digest(row)]) offered_digests[row] = offer_digest(*software, row);
+    if (!offered_digests[row].empty())
+      digest_table_.push_back({digest_rows[row].names, "provider=sunxi", offered_digests[row].data(),
+                               digest_rows[row].description});
+  }
+  digest_table_.push_back({nullptr, nullptr, nullptr, nullptr});
   // No `provider=` property: with the default provider active its own generator is taken, even where
   // `?provider=sunxi` is preferred.
   if (!random_dispatch_.empty())

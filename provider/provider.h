@@ -35,6 +35,7 @@ class Provider {
   ~Provider();  // logs a summary; many programs end without teardown
 
   [[nodiscard]] const OSSL_ALGORITHM* ciphers() const noexcept { return cipher_table_.data(); }
+  [[nodiscard]] const OSSL_ALGORITHM* digests() const noexcept { return digest_table_.data(); }
   [[nodiscard]] const OSSL_ALGORITHM* random_generators() const noexcept { return random_table_.data(); }
   [[nodiscard]] bool get_params(OSSL_PARAM* params) const noexcept;
 
@@ -43,15 +44,20 @@ class Provider {
   std::unique_ptr<Software> software;
   Router router;
   std::array<OfferedCipher, cipher_count> offered;
+  std::array<std::vector<OSSL_DISPATCH>, digest_count> offered_digests;
 
  private:
   std::vector<OSSL_ALGORITHM> cipher_table_;
+  std::vector<OSSL_ALGORITHM> digest_table_;
   std::vector<OSSL_DISPATCH> random_dispatch_;
   std::vector<OSSL_ALGORITHM> random_table_;
 };
 
 // Fills `offered` for the cipher in `row` (cipher.cpp). False where the default provider lacks it.
 [[nodiscard]] bool offer_cipher(const Software& software, std::size_t row, OfferedCipher& offered);
+
+// The dispatch table of the digest in `row` (digest.cpp); empty where the default provider lacks it.
+[[nodiscard]] std::vector<OSSL_DISPATCH> offer_digest(const Software& software, std::size_t row);
 
 // The default provider's CTR-DRBG under our name (random.cpp); empty where it has none.
 [[nodiscard]] std::vector<OSSL_DISPATCH> pass_through_drbg(const Software& software);

@@ -12,6 +12,8 @@ constexpr std::uint64_t absent_rest = 60'000 * millisecond;
 constexpr std::uint64_t first_rest = 100 * millisecond;
 // While all backends rest only requests that dwarf the cost of looking at the clock ask for them.
 constexpr std::size_t resting_limit = 16384;
+// Unless somebody says otherwise: a session costs some system calls, and most messages are short.
+constexpr std::size_t message_floor = 16384;
 
 }  // namespace
 
@@ -25,86 +27,178 @@ Router::Router(Process& process, const Settings& settings)
       backends_.push_back(std::move(backend));
     }
   }
-  for (std::size_t row = 0; row < cipher_count; ++row) {
-    for (std::size_t i = 0; i < backends_.size(); ++i)
-      health_[row][i].never = !backends_[i]->supports(cipher_rows[row].spec);
-    refresh(row);
+  for (std::size_t algorithm = 0; algorithm < algorithm_count; ++algorithm) {
+    for (std::size_t i = 0; i < backends_.size(); ++i) {
+      if (!is_digest(algorithm)) {
+        health_[algorithm][i].never = !backends_[i]->supports(cipher_rows[algorithm].spec);
+        continue;
+      }
+      const std::size_t row = algorithm - cipher_count;
+      const Backend::DigestWay way = backends_[i]->digest_way(digest_rows[row].spec);
+      health_[algorithm][i].never = way == Backend::DigestWay::none;
+      if (way == Backend::DigestWay::messages) {
+        hashes_messages_[row] = true;
+        if (!settings.min_bytes_is_set[algorithm]) floors_[algorithm][i] = message_floor;
+      }
+    }
+    refresh(algorithm);
   }
 }
 
-std::size_t Router::raise_if_resting(std::size_t row, std::size_t threshold) const noexcept {
-  bool possible = false;
+// Requests that are shorter need not ask anybody.
+std::size_t Router::limit_of(const Route& route) const noexcept {
+  std::size_t least = never;
+  std::size_t least_of_resting = never;
   for (std::size_t i = 0; i < backends_.size(); ++i) {
-    if (health_[row][i].never.load(std::memory_order_relaxed)) continue;
-    if (health_[row][i].resting_until.load(std::memory_order_relaxed) == 0) return threshold;
-    possible = true;
+    const Health& health = health_[route.row][i];
+    if (health.never.load(std::memory_order_relaxed)) continue;
+    std::size_t& one = health.resting_until.load(std::memory_order_relaxed) == 0 ? least : least_of_resting;
+    one = std::min(one, threshold(route, i));
   }
-  return possible ? std::max(threshold, resting_limit) : never;
+  if (least != never || least_of_resting == never) return least;
+  return std::max(least_of_resting, resting_limit);
 }
 
 std::size_t Router::own_limit(const Route& route) const noexcept {
-  return raise_if_resting(route.row, route.own_min_bytes);
+  return limit_of(route);
 }
 
-void Router::refresh(std::size_t row) noexcept {
-  for (std::size_t direction = 0; direction < 2; ++direction)
-    limits_[row][direction].store(raise_if_resting(row, thresholds_[row][direction]),
-                                  std::memory_order_relaxed);
+void Router::refresh(std::size_t algorithm) noexcept {
+  for (const Direction direction : {Direction::encrypt, Direction::decrypt})
+    limits_[algorithm][static_cast<std::size_t>(direction)].store(limit_of({algorithm, direction, 0, false}),
+                                                                  std::memory_order_relaxed);
 }
 
-bool Router::asks(const Health& health) const noexcept {
-  if (health.never.load(std::memory_order_relaxed)) return false;
+bool Router::asks(const Route& route, std::size_t length, std::size_t backend) const noexcept {
+  const Health& health = health_[route.row][backend];
+  if (health.never.load(std::memory_order_relaxed) || length < threshold(route, backend)) return false;
   const std::uint64_t until = health.resting_until.load(std::memory_order_relaxed);
   return until == 0 || process_.now() >= until;
 }
 
 bool Router::ready(const Route& route, std::size_t length) const noexcept {
-  if (length < threshold(route)) return false;
   std::uint64_t earliest = UINT64_MAX;
   for (std::size_t i = 0; i < backends_.size(); ++i) {
     const Health& health = health_[route.row][i];
-    if (health.never.load(std::memory_order_relaxed)) continue;
+    if (health.never.load(std::memory_order_relaxed) || length < threshold(route, i)) continue;
     earliest = std::min(earliest, health.resting_until.load(std::memory_order_relaxed));
   }
   return earliest == 0 || (earliest != UINT64_MAX && process_.now() >= earliest);
 }
 
-Routed Router::crypt(const Route& route, std::size_t length, CipherRequest request,
-                     KeySlots& slots) noexcept {
+void Router::count(std::size_t backend, std::size_t bytes) noexcept {
+  counters_[backend].requests.fetch_add(1, std::memory_order_relaxed);
+  counters_[backend].bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Router::note_served(std::size_t algorithm, std::size_t backend) noexcept {
+  Health& health = health_[algorithm][backend];
+  if (health.resting_until.load(std::memory_order_relaxed) != 0 ||
+      health.faults.load(std::memory_order_relaxed) != 0) {
+    health.faults.store(0, std::memory_order_relaxed);
+    health.resting_until.store(0, std::memory_order_relaxed);
+    refresh(algorithm);
+  }
+  announce(algorithm, backend);
+}
+
+void Router::note_refused(std::size_t algorithm, std::size_t backend, Outcome outcome) noexcept {
+  Counters& counters = counters_[backend];
+  (outcome == Outcome::failed ? counters.failures : counters.declines)
+      .fetch_add(1, std::memory_order_relaxed);
+  rest(algorithm, backend, outcome);
+}
+
+// One backend after the other, each from where the one before stopped.
+template <class Request, class Call>
+Routed Router::serve(const Route& route, std::size_t length, Request request, Call&& call) noexcept {
   Routed routed{.done = 0, .most = 0, .busiest = no_index};
-  if (length < threshold(route)) return routed;
   for (std::size_t i = 0; i < backends_.size(); ++i) {
-    Health& health = health_[route.row][i];
-    if (!asks(health)) continue;
-    const Result result = backends_[i]->crypt(slots[i], request);
-    Counters& counters = counters_[i];
+    if (!asks(route, length, i)) continue;
+    const Result result = call(i, request);
     if (result.done != 0) {
-      counters.requests.fetch_add(1, std::memory_order_relaxed);
-      counters.bytes.fetch_add(result.done, std::memory_order_relaxed);
+      count(i, result.done);
       if (result.done > routed.most) {
         routed.most = result.done;
         routed.busiest = static_cast<BackendIndex>(i);
       }
       routed.done += result.done;
       request.in += result.done;
-      request.out += result.done;
+      if constexpr (requires { request.out; }) request.out += result.done;
       request.length -= result.done;
     }
     if (result.outcome == Outcome::served) {
-      if (health.resting_until.load(std::memory_order_relaxed) != 0 ||
-          health.faults.load(std::memory_order_relaxed) != 0) {
-        health.faults.store(0, std::memory_order_relaxed);
-        health.resting_until.store(0, std::memory_order_relaxed);
-        refresh(route.row);
-      }
-      announce(route.row, i);
+      note_served(route.row, i);
       return routed;
     }
-    (result.outcome == Outcome::failed ? counters.failures : counters.declines)
-        .fetch_add(1, std::memory_order_relaxed);
-    rest(route.row, i, result.outcome);
+    note_refused(route.row, i, result.outcome);
   }
   return routed;
+}
+
+Routed Router::crypt(const Route& route, std::size_t length, CipherRequest request,
+                     KeySlots& slots) noexcept {
+  return serve(route, length, request,
+               [&](std::size_t i, const CipherRequest& rest) { return backends_[i]->crypt(slots[i], rest); });
+}
+
+Routed Router::absorb(std::size_t row, std::size_t length, AbsorbRequest request) noexcept {
+  return serve(digest_route(row), length, request, [&](std::size_t i, const AbsorbRequest& rest) {
+    return backends_[i]->digest_way(rest.spec) == Backend::DigestWay::absorb ? backends_[i]->absorb(rest)
+                                                                             : Result{Outcome::busy, 0};
+  });
+}
+
+bool Router::begin(std::size_t row, DigestSession& session, const std::uint8_t* in,
+                   std::size_t length) noexcept {
+  const Route route = digest_route(row);
+  const DigestSpec& spec = digest_rows[row].spec;
+  for (std::size_t i = 0; i < backends_.size(); ++i) {
+    if (!asks(route, length, i) || backends_[i]->digest_way(spec) != Backend::DigestWay::messages) continue;
+    const Outcome outcome = backends_[i]->extend(session.slot, spec, in, length);
+    if (outcome == Outcome::served) {
+      session.backend = static_cast<BackendIndex>(i);
+      count(i, length);
+      note_served(route.row, i);
+      return true;
+    }
+    note_refused(route.row, i, outcome);
+  }
+  return false;
+}
+
+bool Router::extend(std::size_t row, DigestSession& session, const std::uint8_t* in,
+                    std::size_t length) noexcept {
+  const std::size_t i = session.backend;
+  const Outcome outcome = backends_[i]->extend(session.slot, digest_rows[row].spec, in, length);
+  if (outcome == Outcome::served) {
+    count(i, length);
+    return true;
+  }
+  session = {};
+  note_refused(algorithm_of_digest(row), i, outcome);
+  return false;
+}
+
+bool Router::conclude(std::size_t row, DigestSession& session, std::uint8_t* out) noexcept {
+  const std::size_t i = session.backend;
+  const Outcome outcome = backends_[i]->conclude(session.slot, digest_rows[row].spec, out);
+  session = {};
+  if (outcome == Outcome::served) return true;
+  note_refused(algorithm_of_digest(row), i, outcome);
+  return false;
+}
+
+void Router::abandon(DigestSession& session) noexcept {
+  if (session.backend == no_index) return;
+  backends_[session.backend]->abandon(session.slot);
+  session = {};
+}
+
+bool Router::clone(const DigestSession& session, DigestSession& copy) noexcept {
+  if (backends_[session.backend]->clone(session.slot, copy.slot) != Outcome::served) return false;
+  copy.backend = session.backend;
+  return true;
 }
 
 void Router::rest(std::size_t row, std::size_t backend, Outcome outcome) noexcept {
@@ -121,7 +215,7 @@ void Router::rest(std::size_t row, std::size_t backend, Outcome outcome) noexcep
       break;
     case Outcome::failed: {
       const std::uint32_t faults = health.faults.fetch_add(1, std::memory_order_relaxed) + 1;
-      const std::string_view algorithm = canonical_name(cipher_rows[row]);
+      const std::string_view algorithm = canonical_name(row);
       const std::string_view name = backends_[backend]->name();
       process_.log(LogLevel::error, "%.*s failed on %.*s (fault %u in a row): the request goes on elsewhere",
                    static_cast<int>(name.size()), name.data(), static_cast<int>(algorithm.size()),
@@ -143,8 +237,12 @@ void Router::announce(std::size_t row, std::size_t backend) noexcept {
       health.announced.exchange(generation, std::memory_order_relaxed) == generation)
     return;
   std::array<char, 64> driver{};
-  backends_[backend]->driver(cipher_rows[row].spec, driver);
-  const std::string_view algorithm = canonical_name(cipher_rows[row]);
+  if (is_digest(row)) {
+    backends_[backend]->digest_driver(digest_rows[row - cipher_count].spec, driver);
+  } else {
+    backends_[backend]->driver(cipher_rows[row].spec, driver);
+  }
+  const std::string_view algorithm = canonical_name(row);
   const std::string_view name = backends_[backend]->name();
   process_.log(LogLevel::info, "%.*s on %.*s (%s)", static_cast<int>(algorithm.size()), algorithm.data(),
                static_cast<int>(name.size()), name.data(), driver.data());
@@ -160,7 +258,7 @@ void Router::add_much_software(std::uint64_t requests, std::uint64_t bytes) noex
   const std::uint64_t recent = recent_.exchange(0, std::memory_order_relaxed);
   software_.requests.fetch_add(requests + (recent & recent_requests), std::memory_order_relaxed);
   software_.bytes.fetch_add(bytes + (recent >> recent_shift), std::memory_order_relaxed);
-  for (std::size_t row = 0; row < cipher_count; ++row) {
+  for (std::size_t row = 0; row < algorithm_count; ++row) {
     bool woken = false;
     for (std::size_t i = 0; i < backends_.size(); ++i) {
       std::uint64_t until = health_[row][i].resting_until.load(std::memory_order_relaxed);

@@ -2,6 +2,7 @@
 // Chooses a backend for every request, keeps their health, and counts what each one did.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -52,6 +53,12 @@ struct Routed {
   BackendIndex busiest;  // ... the backend that did most; no_index if none
 };
 
+// The session that holds a digest's state while a backend has the message.
+struct DigestSession {
+  KeySlot slot;
+  BackendIndex backend = no_index;
+};
+
 class Router {
  public:
   // `process` outlives the router.
@@ -73,6 +80,29 @@ class Router {
   [[nodiscard]] Routed crypt(const Route& route, std::size_t length, CipherRequest request,
                              KeySlots& slots) noexcept;
   void release(KeySlots& slots) noexcept;
+
+  // ---- Digests, by row of digest_rows.
+
+  [[nodiscard]] std::size_t digest_limit(std::size_t row) const noexcept {
+    return limits_[algorithm_of_digest(row)][0].load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool digest_ready(std::size_t row, std::size_t length) const noexcept {
+    return ready(digest_route(row), length);
+  }
+  // `length` is that of the whole update; request.length the whole blocks of it.
+  [[nodiscard]] Routed absorb(std::size_t row, std::size_t length, AbsorbRequest request) noexcept;
+  // The start of a message, all of it so far, to a backend that hashes whole messages. False: none took it.
+  [[nodiscard]] bool begin(std::size_t row, DigestSession& session, const std::uint8_t* in,
+                           std::size_t length) noexcept;
+  // False: the session is lost, and session.backend no_index.
+  [[nodiscard]] bool extend(std::size_t row, DigestSession& session, const std::uint8_t* in,
+                            std::size_t length) noexcept;
+  [[nodiscard]] bool conclude(std::size_t row, DigestSession& session, std::uint8_t* out) noexcept;
+  void abandon(DigestSession& session) noexcept;
+  // False: there is none in `copy`.
+  [[nodiscard]] bool clone(const DigestSession& session, DigestSession& copy) noexcept;
+  // Whether some backend hashes whole messages with this digest, and so wants their start.
+  [[nodiscard]] bool hashes_messages(std::size_t row) const noexcept { return hashes_messages_[row]; }
 
   // Software counts in each context and is added when the context goes. Also the moment at which
   // resting backends are looked at again, now and then.
@@ -123,22 +153,35 @@ class Router {
   static constexpr std::uint64_t recent_full = (recent_requests & ~0x3ffULL) | ~0ULL << 56U;
   void add_much_software(std::uint64_t requests, std::uint64_t bytes) noexcept;  // and what is in recent_
 
-  [[nodiscard]] std::size_t threshold(const Route& route) const noexcept {
-    return route.has_own_min_bytes ? route.own_min_bytes
-                                   : thresholds_[route.row][static_cast<std::size_t>(route.direction)];
+  [[nodiscard]] static Route digest_route(std::size_t row) noexcept {
+    return {algorithm_of_digest(row), Direction::encrypt, 0, false};
   }
-  [[nodiscard]] bool asks(const Health& health) const noexcept;
+  [[nodiscard]] std::size_t threshold(const Route& route, std::size_t backend) const noexcept {
+    return route.has_own_min_bytes
+               ? route.own_min_bytes
+               : std::max(thresholds_[route.row][static_cast<std::size_t>(route.direction)],
+                          floors_[route.row][backend]);
+  }
+  [[nodiscard]] bool asks(const Route& route, std::size_t length, std::size_t backend) const noexcept;
+  void count(std::size_t backend, std::size_t bytes) noexcept;
+  void note_served(std::size_t algorithm, std::size_t backend) noexcept;
+  void note_refused(std::size_t algorithm, std::size_t backend, Outcome outcome) noexcept;
+  template <class Request, class Call>
+  [[nodiscard]] Routed serve(const Route& route, std::size_t length, Request request, Call&& call) noexcept;
   [[nodiscard]] std::size_t own_limit(const Route& route) const noexcept;
-  [[nodiscard]] std::size_t raise_if_resting(std::size_t row, std::size_t threshold) const noexcept;
+  [[nodiscard]] std::size_t limit_of(const Route& route) const noexcept;
   void refresh(std::size_t row) noexcept;
   void rest(std::size_t row, std::size_t backend, Outcome outcome) noexcept;
   void announce(std::size_t row, std::size_t backend) noexcept;
 
   Process& process_;
   std::vector<std::unique_ptr<Backend>> backends_;
-  std::array<std::array<std::size_t, 2>, cipher_count> thresholds_;
-  std::array<std::array<std::atomic<std::size_t>, 2>, cipher_count> limits_;
-  std::array<std::array<Health, max_backends>, cipher_count> health_;
+  // All by algorithm.
+  std::array<std::array<std::size_t, 2>, algorithm_count> thresholds_;
+  std::array<std::array<std::size_t, max_backends>, algorithm_count> floors_{};
+  std::array<std::array<std::atomic<std::size_t>, 2>, algorithm_count> limits_;
+  std::array<std::array<Health, max_backends>, algorithm_count> health_;
+  std::array<bool, digest_count> hashes_messages_{};
   std::array<Counters, max_backends> counters_;
   Counters software_;
   std::atomic<std::uint64_t> recent_{0};  // of software's, not yet in software_

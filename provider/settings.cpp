@@ -16,6 +16,7 @@ struct Value {
   const Setting& setting;
   std::string text;
   std::string source;  // the key, or the variable that won over it
+  bool given = true;   // or the default
 
   [[noreturn]] void refuse(std::string_view what = {}) const {
     std::string message = source + " = \"" + text + "\": ";
@@ -66,8 +67,9 @@ std::optional<std::size_t> threshold(std::string_view text) {
 }
 
 // "1024" or "1024/never".
-std::optional<std::array<std::size_t, 2>> threshold_pair(std::string_view text) {
+std::optional<std::array<std::size_t, 2>> threshold_pair(std::string_view text, bool no_direction) {
   const std::size_t slash = text.find('/');
+  if (no_direction && slash != std::string_view::npos) return std::nullopt;
   const auto encrypt = threshold(trim(text.substr(0, slash)));
   const auto decrypt = slash == std::string_view::npos ? encrypt : threshold(trim(text.substr(slash + 1)));
   if (!encrypt || !decrypt) return std::nullopt;
@@ -111,7 +113,7 @@ class Reader {
       if (text && !text->empty()) return {setting, std::string(trim(*text)), variable};
     }
     const auto text = file_(setting.key);
-    return {setting, text ? std::string(trim(*text)) : setting.fallback, setting.key};
+    return {setting, text ? std::string(trim(*text)) : setting.fallback, setting.key, text.has_value()};
   }
 
   // The line for an algorithm in the section that `key` names: any alias, as spelled, upper or lower.
@@ -155,8 +157,8 @@ std::vector<std::string> read_backends(const Value& value) {
 void read_algorithms(const Value& value, Settings& settings) {
   const auto words = split(value.text, ',');
   const auto all = [&] {
-    for (std::size_t row = 0; row < cipher_count; ++row)
-      settings.registered[row] = settings.registered[row] || !cipher_rows[row].only_if_named;
+    for (std::size_t i = 0; i < algorithm_count; ++i)
+      settings.registered[i] = settings.registered[i] || !only_if_named(i);
   };
   if (words.front().starts_with('-')) all();
   for (const std::string_view word : words) {
@@ -166,7 +168,7 @@ void read_algorithms(const Value& value, Settings& settings) {
     }
     if (word == "-ALL") value.refuse("-ALL leaves nothing");
     const bool out = word.starts_with('-');
-    const auto row = find_cipher(out ? word.substr(1) : word);
+    const auto row = find_algorithm(out ? word.substr(1) : word);
     if (!row)
       value.refuse("no algorithm here is called \"" + std::string(out ? word.substr(1) : word) + "\"");
     settings.registered[*row] = !out;
@@ -178,30 +180,33 @@ void read_thresholds(const Reader& reader, Settings& settings) {
   const auto bytes = threshold(common.text);
   if (!bytes) common.refuse();
   for (auto& row : settings.min_bytes) row = {*bytes, *bytes};
+  settings.min_bytes_is_set.fill(common.given);
 
   const Value per_name = reader.get("min_bytes_for");
   if (per_name.source != per_name.setting.key) {
     for (const std::string_view part : split(per_name.text, ',')) {
       const std::size_t equal = part.find('=');
-      const auto row = find_cipher(trim(part.substr(0, equal)));
+      const auto row = find_algorithm(trim(part.substr(0, equal)));
       if (!row || equal == std::string_view::npos)
         per_name.refuse("no algorithm and size in \"" + std::string(part) + "\"");
-      const auto pair = threshold_pair(trim(part.substr(equal + 1)));
+      const auto pair = threshold_pair(trim(part.substr(equal + 1)), is_digest(*row));
       if (!pair) per_name.refuse("no size in \"" + std::string(part) + "\"");
       settings.min_bytes[*row] = *pair;
+      settings.min_bytes_is_set[*row] = true;
     }
     return;
   }
-  static constexpr Setting line_setting{"", false, "",
-                                        "0 to 2147483647, never, or two of them as ENCRYPT/DECRYPT"};
+  static constexpr Setting line_setting{
+      "", false, "", "0 to 2147483647, never, or for ciphers two of them as ENCRYPT/DECRYPT"};
   // A value that names a section does not arrive itself.
   if (!per_name.text.empty()) per_name.refuse("there is no such section");
-  for (std::size_t row = 0; row < cipher_count; ++row) {
-    const auto line = reader.line(per_name.setting.key, cipher_rows[row].names);
+  for (std::size_t row = 0; row < algorithm_count; ++row) {
+    const auto line = reader.line(per_name.setting.key, names_of(row));
     if (!line) continue;
-    const auto pair = threshold_pair(line->second);
+    const auto pair = threshold_pair(line->second, is_digest(row));
     if (!pair) Value{line_setting, line->second, line->first}.refuse();
     settings.min_bytes[row] = *pair;
+    settings.min_bytes_is_set[row] = true;
   }
 }
 

@@ -48,9 +48,11 @@ inline constexpr std::array settings_table{
 struct Settings {
   LogLevel log = LogLevel::error;
   std::vector<std::string> backends;
-  // Bytes from which a request may leave software, by algorithm and Direction.
-  std::array<std::array<std::size_t, 2>, cipher_count> min_bytes{};
-  std::array<bool, cipher_count> registered{};
+  // Bytes from which a request may leave software, by algorithm and Direction; digests have no direction,
+  // and the same in both places.
+  std::array<std::array<std::size_t, 2>, algorithm_count> min_bytes{};
+  std::array<bool, algorithm_count> min_bytes_is_set{};  // by somebody, rather than the default
+  std::array<bool, algorithm_count> registered{};
   BackendOptions backend_options;
 };
 

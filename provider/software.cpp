@@ -61,6 +61,17 @@ SoftwareCipher read_dispatch(const OSSL_DISPATCH* entry) noexcept {
   return cipher;
 }
 
+SoftwareDigest read_digest(const OSSL_DISPATCH* entry) noexcept {
+  SoftwareDigest digest;
+  for (; entry->function_id != 0; ++entry) {
+    if (entry->function_id == OSSL_FUNC_DIGEST_GET_PARAMS)
+      digest.get_params = OSSL_FUNC_digest_get_params(entry);
+    if (entry->function_id == OSSL_FUNC_DIGEST_GETTABLE_PARAMS)
+      digest.gettable_params = OSSL_FUNC_digest_gettable_params(entry);
+  }
+  return digest;
+}
+
 const OSSL_ALGORITHM* find(const OSSL_ALGORITHM* table, std::string_view names) noexcept {
   for (; table != nullptr && table->algorithm_names != nullptr; ++table) {
     if (share_a_name(table->algorithm_names, names)) return table;
@@ -96,6 +107,11 @@ std::unique_ptr<Software> Software::load() {
       dispatch = found->implementation;
     }
     if (dispatch != nullptr) software->ciphers_[row] = read_dispatch(dispatch);
+  }
+  const OSSL_ALGORITHM* digests = OSSL_PROVIDER_query_operation(provider, OSSL_OP_DIGEST, &no_store);
+  for (std::size_t row = 0; row < digest_count; ++row) {
+    if (const OSSL_ALGORITHM* found = find(digests, digest_rows[row].names))
+      software->digests_[row] = read_digest(found->implementation);
   }
   software->random_ = OSSL_PROVIDER_query_operation(provider, OSSL_OP_RAND, &no_store);
   return software;

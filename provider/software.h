@@ -35,12 +35,19 @@ struct SoftwareCipher {
   [[nodiscard]] bool complete() const noexcept;
 };
 
+// The default provider's answers about a digest, which need no context.
+struct SoftwareDigest {
+  OSSL_FUNC_digest_get_params_fn* get_params = nullptr;
+  OSSL_FUNC_digest_gettable_params_fn* gettable_params = nullptr;
+};
+
 class Software {
  public:
   // Null if libcrypto has no default provider for us or memory is out.
   [[nodiscard]] static std::unique_ptr<Software> load();
 
   [[nodiscard]] const SoftwareCipher& cipher(std::size_t row) const noexcept { return ciphers_[row]; }
+  [[nodiscard]] const SoftwareDigest& digest(std::size_t row) const noexcept { return digests_[row]; }
   // The first argument of every newctx and gettable function of that row.
   [[nodiscard]] void* context(std::size_t row) const noexcept {
     return cipher_rows[row].spec.cipher == Cipher::des ? library_.get() : context_;
@@ -65,6 +72,7 @@ class Software {
   void* context_ = nullptr;
   const OSSL_ALGORITHM* random_ = nullptr;
   std::array<SoftwareCipher, cipher_count> ciphers_{};
+  std::array<SoftwareDigest, digest_count> digests_{};
 };
 
 }  // namespace sunxi

@@ -215,9 +215,9 @@ TEST_CASE("the example configuration's section of limits is read") {
     if (starts_with(line, "min_bytes_for =")) line = "min_bytes_for = sunxi_min_bytes";
   }
   const Settings settings = Configuration::parse(lines).read();
-  CHECK(settings.min_bytes[*find_cipher("AES-128-CBC")] == std::array<std::size_t, 2>{1024, 1024});
-  CHECK(settings.min_bytes[*find_cipher("AES-192-CBC")] == std::array<std::size_t, 2>{512, 512});
-  CHECK(settings.min_bytes[*find_cipher("AES-256-CBC")] == std::array<std::size_t, 2>{1024, never});
+  CHECK(settings.min_bytes[*find_algorithm("AES-128-CBC")] == std::array<std::size_t, 2>{1024, 1024});
+  CHECK(settings.min_bytes[*find_algorithm("AES-192-CBC")] == std::array<std::size_t, 2>{512, 512});
+  CHECK(settings.min_bytes[*find_algorithm("AES-256-CBC")] == std::array<std::size_t, 2>{1024, never});
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ class Fixture {
   Clock clock;
   Settings settings;
   std::unique_ptr<Router> router;
-  Route route{find_cipher("AES-128-CBC").value(), Direction::encrypt, 0, false};
+  Route route{find_algorithm("AES-128-CBC").value(), Direction::encrypt, 0, false};
   KeySlots slots{};
   std::array<std::uint8_t, 32> key{};
   std::array<std::uint8_t, 16> iv{};

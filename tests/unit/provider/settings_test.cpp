@@ -37,9 +37,9 @@ std::array<std::size_t, 2> pair(std::size_t encrypt, std::size_t decrypt) {
   return {encrypt, decrypt};
 }
 
-const std::size_t aes_128_cbc = find_cipher("AES-128-CBC").value();
-const std::size_t aes_192_cbc = find_cipher("AES-192-CBC").value();
-const std::size_t aes_256_cbc = find_cipher("AES-256-CBC").value();
+const std::size_t aes_128_cbc = find_algorithm("AES-128-CBC").value();
+const std::size_t aes_192_cbc = find_algorithm("AES-192-CBC").value();
+const std::size_t aes_256_cbc = find_algorithm("AES-256-CBC").value();
 
 TEST_CASE("without any value the defaults hold") {
   const Settings settings = parse({});
@@ -114,7 +114,7 @@ TEST_CASE("min_bytes_for by environment") {
 
 TEST_CASE("algorithms") {
   const auto registered = [](const char* value, const char* name) {
-    return parse({{"algorithms", value}}).registered[find_cipher(name).value()];
+    return parse({{"algorithms", value}}).registered[find_algorithm(name).value()];
   };
   CHECK(registered("AES-128-CBC,", "AES-128-CBC"));
   CHECK_FALSE(registered("AES-128-CBC,", "AES-192-CBC"));

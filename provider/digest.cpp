@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+// Digest contexts. Software works on a state in the context itself from the first byte. An update that is
+// long enough may go to a backend: its whole blocks into the state's words, or, from a message's start
+// alone, the message into a session that holds the state from then on.
+//
+// A session's state cannot be had. What it was given is kept up to max_kept, so that software can do it again
+// if the session fails; a longer message that loses its session is an error.
+#define OPENSSL_SUPPRESS_DEPRECATED  // libcrypto's digest functions: see digest_core.h
+#include <openssl/core_dispatch.h>
+#include <openssl/core_names.h>
+#include <openssl/err.h>
+#include <openssl/params.h>
+#include <openssl/proverr.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "provider/digest_core.h"
+#include "provider/provider.h"
+
+namespace sunxi {
+namespace {
+
+constexpr std::size_t max_kept = std::size_t{1} << 20U;
+
+// What a session was given, while it is little enough.
+class Kept {
+ public:
+  Kept() = default;
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  ~Kept() { clear(); }
+
+  // False, and nothing is kept any more: too much, or no memory.
+  [[nodiscard]] bool append(const std::uint8_t* data, std::size_t bytes) noexcept {
+    if (bytes > max_kept - used_ || !reserve(used_ + bytes)) {
+      clear();
+      return false;
+    }
+    if (bytes != 0) std::memcpy(data_ + used_, data, bytes);
+    used_ += bytes;
+    return true;
+  }
+  void clear() noexcept {
+    if (data_ != nullptr) wipe(data_, used_);
+    std::free(data_);
+    data_ = nullptr;
+    used_ = room_ = 0;
+  }
+  [[nodiscard]] const std::uint8_t* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return used_; }
+
+ private:
+  bool reserve(std::size_t bytes) noexcept {
+    if (bytes <= room_) return true;
+    const std::size_t room = std::max(bytes, std::min(2 * room_, max_kept));
+    auto* fresh = static_cast<std::uint8_t*>(std::malloc(room));
+    if (fresh == nullptr) return false;
+    if (data_ != nullptr) {
+      std::memcpy(fresh, data_, used_);
+      wipe(data_, used_);
+      std::free(data_);
+    }
+    data_ = fresh;
+    room_ = room;
+    return true;
+  }
+
+  std::uint8_t* data_ = nullptr;
+  std::size_t used_ = 0, room_ = 0;
+};
+
+// While a message is with a backend.
+struct Committed {
+  DigestSession session;
+  Kept kept;
+  bool is_kept = true;
+};
+
+template <std::size_t Row>
+class DigestContext {
+ public:
+  using Core = DigestCore<digest_rows[Row].spec.digest>;
+
+  explicit DigestContext(Provider& provider) noexcept : provider_(&provider) {}
+  // Of a context that nobody has initialised.
+  void clear() noexcept { std::memset(&state_, 0, sizeof state_); }
+  DigestContext& operator=(const DigestContext&) = delete;
+  ~DigestContext() {
+    give_up_session();
+    provider_->router.add_software(requests_, all_bytes_ + bytes_);
+    wipe(&state_, sizeof state_);
+  }
+
+  static void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
+  static void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+  // NOLINTNEXTLINE(cert-dcl54-cpp,misc-new-delete-overloads): there is no throwing new to match
+  static void operator delete(void* memory) noexcept { std::free(memory); }
+
+  // Null when memory is out, or a session can neither be doubled nor replaced.
+  [[nodiscard]] DigestContext* duplicate() noexcept {
+    auto* copy = new (std::nothrow) DigestContext(*provider_);
+    if (copy == nullptr || copy->assign(*this)) return copy;
+    delete copy;
+    return nullptr;
+  }
+  [[nodiscard]] bool assign(DigestContext& from) noexcept {
+    give_up_session();
+    state_ = from.state_;
+    limit_ = from.limit_;
+    all_bytes_ += bytes_;
+    bytes_ = 0;
+    touched_ = from.touched_;
+    return from.committed_ == nullptr || double_session(from);
+  }
+
+  int init() noexcept {
+    give_up_session();
+    limit_ = provider_->router.digest_limit(Row);
+    all_bytes_ += bytes_;
+    bytes_ = 0;
+    touched_ = false;
+    return Core::init(state_) ? 1 : 0;
+  }
+
+  int update(const unsigned char* in, std::size_t length) noexcept {
+    if (length < limit_) [[likely]]
+      return software(in, length) ? 1 : 0;
+    return route(in, length) ? 1 : 0;
+  }
+
+  int final(unsigned char* out) noexcept {
+    if (committed_ == nullptr) [[likely]]
+      return Core::final(state_, out) ? 1 : 0;
+    const bool good = !is_lost() && provider_->router.conclude(Row, committed_->session, out);
+    if (!good && !recover()) return 0;
+    give_up_session();
+    return good || Core::final(state_, out) ? 1 : 0;
+  }
+
+  // SSL 3.0's way to put the master secret into a handshake hash (RFC 6101, 5.6.8).
+  int absorb_ssl3_master_secret(const unsigned char* secret, std::size_t bytes) noexcept {
+    constexpr std::size_t secret_bytes = 48;
+    constexpr std::size_t pad_bytes = digest_rows[Row].spec.digest == Digest::md5 ? 48 : 40;
+    if (bytes != secret_bytes) return 0;
+    std::array<unsigned char, pad_bytes> pad;
+    std::array<unsigned char, digest_bytes> inner;
+    pad.fill(0x36);
+    bool good = update(secret, bytes) != 0 && update(pad.data(), pad.size()) != 0 && final(inner.data()) != 0;
+    pad.fill(0x5c);
+    good = good && init() != 0 && update(secret, bytes) != 0 && update(pad.data(), pad.size()) != 0 &&
+           update(inner.data(), inner.size()) != 0;
+    wipe(inner.data(), inner.size());
+    return good ? 1 : 0;
+  }
+
+  static constexpr std::size_t block_bytes = digest_rows[Row].spec.block_bytes;
+  static constexpr std::size_t digest_bytes = digest_rows[Row].spec.digest_bytes;
+
+ private:
+  DigestContext(const DigestContext&) = default;
+
+  bool software(const unsigned char* in, std::size_t length) noexcept {
+    ++requests_;
+    bytes_ += length;
+    return Core::update(state_, in, length);
+  }
+
+  [[gnu::noinline]] bool route(const unsigned char* in, std::size_t length) noexcept {
+    if (length == 0) return true;
+    if (committed_ != nullptr) return extend(in, length);
+    Router& router = provider_->router;
+    limit_ = router.digest_limit(Row);
+    if (length < limit_ || !router.digest_ready(Row, length)) return software(in, length);
+    if (router.hashes_messages(Row) && bytes_ == 0 && !touched_ && commit(in, length)) return true;
+    if constexpr (Core::words) {
+      const std::size_t buffered = Core::buffered(state_);
+      const std::size_t fill = buffered == 0 ? 0 : block_bytes - buffered;
+      if (length >= fill + block_bytes) {
+        if (fill != 0 && !software(in, fill)) return false;
+        in += fill;
+        length -= fill;
+        const std::size_t whole = length - length % block_bytes;
+        std::array<std::uint32_t, 8> words;
+        Core::get_words(state_, words.data());
+        const Routed routed = router.absorb(
+            Row, fill + length,
+            AbsorbRequest{.spec = digest_rows[Row].spec, .state = words.data(), .in = in, .length = whole});
+        if (routed.done != 0) {
+          Core::set_words(state_, words.data());
+          Core::skip(state_, routed.done);
+          touched_ = true;
+          in += routed.done;
+          length -= routed.done;
+        }
+        wipe(words.data(), sizeof words);
+      }
+    }
+    return length == 0 || software(in, length);
+  }
+
+  // The message so far, which is its first update, to a session.
+  bool commit(const unsigned char* in, std::size_t length) noexcept {
+    auto* committed = new (std::nothrow) Committed;
+    if (committed == nullptr) return false;
+    if (!provider_->router.begin(Row, committed->session, in, length)) {
+      delete committed;
+      return false;
+    }
+    committed_ = committed;
+    committed_->is_kept = committed_->kept.append(in, length);
+    limit_ = 0;
+    return true;
+  }
+
+  [[nodiscard]] bool is_lost() const noexcept { return committed_->session.backend == no_index; }
+
+  bool extend(const unsigned char* in, std::size_t length) noexcept {
+    if (!is_lost() && provider_->router.extend(Row, committed_->session, in, length)) {
+      committed_->is_kept = committed_->is_kept && committed_->kept.append(in, length);
+      return true;
+    }
+    if (!recover()) return false;
+    give_up_session();
+    return software(in, length);
+  }
+
+  // After a session was lost: the state by software. False, again and again until the next init, if what
+  // the session was given is gone.
+  bool recover() noexcept {
+    if (!committed_->is_kept) {
+      const std::string_view name = canonical_name(algorithm_of_digest(Row));
+      provider_->core.raise(
+          Reason::session_lost,
+          "%.*s: its backend lost a message of more than %zu bytes; again it may work, and with "
+          "min_bytes_for set to never it will",
+          static_cast<int>(name.size()), name.data(), max_kept);
+      return false;
+    }
+    limit_ = never;
+    return software(committed_->kept.data(), committed_->kept.size());
+  }
+
+  bool double_session(DigestContext& from) noexcept {
+    committed_ = new (std::nothrow) Committed;
+    if (committed_ == nullptr) return false;
+    const Committed& other = *from.committed_;
+    committed_->is_kept = other.is_kept && committed_->kept.append(other.kept.data(), other.kept.size());
+    if (!from.is_lost() && provider_->router.clone(other.session, committed_->session)) return true;
+    if (!recover()) return false;
+    give_up_session();
+    return true;
+  }
+
+  void give_up_session() noexcept {
+    if (committed_ == nullptr) [[likely]]
+      return;
+    provider_->router.abandon(committed_->session);
+    delete committed_;
+    committed_ = nullptr;
+  }
+
+  std::size_t limit_ = never;   // shorter updates go straight to software; 0 while committed
+  std::uint64_t requests_ = 0;  // by software
+  std::uint64_t bytes_ = 0;     // by software since init
+  typename Core::State state_;  // set by clear, init or assign
+  Provider* provider_;
+  Committed* committed_ = nullptr;
+  std::uint64_t all_bytes_ = 0;  // by software before that
+  bool touched_ = false;         // a backend absorbed something since init
+};
+
+// ---- The C side ----------------------------------------------------------------------------------
+
+template <std::size_t Row>
+DigestContext<Row>& context(void* opaque) noexcept {
+  return *static_cast<DigestContext<Row>*>(opaque);
+}
+
+template <std::size_t Row>
+void* digest_newctx(void* opaque) noexcept {
+  auto& provider = *static_cast<Provider*>(opaque);
+  auto* made = new (std::nothrow) DigestContext<Row>(provider);
+  if (made == nullptr) {
+    provider.core.raise(Reason::out_of_memory, "no memory for a digest context");
+  } else {
+    made->clear();
+  }
+  return made;
+}
+
+template <std::size_t Row>
+void digest_freectx(void* opaque) noexcept {
+  delete static_cast<DigestContext<Row>*>(opaque);
+}
+
+template <std::size_t Row>
+void* digest_dupctx(void* opaque) noexcept {
+  return context<Row>(opaque).duplicate();
+}
+
+template <std::size_t Row>
+int digest_copyctx(void* out, void* in) noexcept {
+  return out == in || context<Row>(out).assign(context<Row>(in)) ? 1 : 0;
+}
+
+int set_ssl3_params(const OSSL_PARAM params[], auto&& absorb) noexcept {
+  if (params == nullptr) return 1;
+  const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_DIGEST_PARAM_SSL3_MS);
+  if (found == nullptr || found->data_type != OSSL_PARAM_OCTET_STRING) return 1;
+  return absorb(static_cast<const unsigned char*>(found->data), found->data_size);
+}
+
+template <std::size_t Row>
+int digest_set_ctx_params(void* opaque, const OSSL_PARAM params[]) noexcept {
+  return set_ssl3_params(params, [&](const unsigned char* secret, std::size_t bytes) {
+    return context<Row>(opaque).absorb_ssl3_master_secret(secret, bytes);
+  });
+}
+
+constexpr bool has_ssl3(std::size_t row) noexcept {
+  return digest_rows[row].spec.digest == Digest::sha1;
+}
+
+template <std::size_t Row>
+int digest_init(void* opaque, const OSSL_PARAM params[]) noexcept {
+  if (context<Row>(opaque).init() == 0) return 0;
+  if constexpr (has_ssl3(Row)) return digest_set_ctx_params<Row>(opaque, params);
+  return 1;
+}
+
+template <std::size_t Row>
+[[gnu::aligned(64)]] int digest_update(void* opaque, const unsigned char* in, std::size_t length) noexcept {
+  return context<Row>(opaque).update(in, length);
+}
+
+template <std::size_t Row>
+int digest_final(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept {
+  if (out_size < DigestContext<Row>::digest_bytes || context<Row>(opaque).final(out) == 0) return 0;
+  *out_bytes = DigestContext<Row>::digest_bytes;
+  return 1;
+}
+
+const OSSL_PARAM* digest_settable_ctx_params(void*, void*) noexcept {
+  static const OSSL_PARAM list[] = {OSSL_PARAM_octet_string(OSSL_DIGEST_PARAM_SSL3_MS, nullptr, 0),
+                                    OSSL_PARAM_END};
+  return list;
+}
+
+template <class Function>
+OSSL_DISPATCH entry(int id, Function* function) noexcept {
+  return {id, reinterpret_cast<void (*)()>(function)};
+}
+
+// Since OpenSSL 3.5; earlier ones skip what they do not know.
+constexpr int function_copyctx = 15;
+
+template <std::size_t Row>
+std::vector<OSSL_DISPATCH> dispatch(const SoftwareDigest& software) {
+  std::vector<OSSL_DISPATCH> table{
+      entry(OSSL_FUNC_DIGEST_NEWCTX, digest_newctx<Row>),
+      entry(OSSL_FUNC_DIGEST_FREECTX, digest_freectx<Row>),
+      entry(OSSL_FUNC_DIGEST_DUPCTX, digest_dupctx<Row>),
+      entry(OSSL_FUNC_DIGEST_INIT, digest_init<Row>),
+      entry(OSSL_FUNC_DIGEST_UPDATE, digest_update<Row>),
+      entry(OSSL_FUNC_DIGEST_FINAL, digest_final<Row>),
+      entry(function_copyctx, digest_copyctx<Row>),
+      // Constants are the default provider's own: these need no context.
+      entry(OSSL_FUNC_DIGEST_GET_PARAMS, software.get_params),
+      entry(OSSL_FUNC_DIGEST_GETTABLE_PARAMS, software.gettable_params),
+  };
+  if constexpr (has_ssl3(Row)) {
+    table.push_back(entry(OSSL_FUNC_DIGEST_SET_CTX_PARAMS, digest_set_ctx_params<Row>));
+    table.push_back(entry(OSSL_FUNC_DIGEST_SETTABLE_CTX_PARAMS, digest_settable_ctx_params));
+  }
+  table.push_back({0, nullptr});
+  return table;
+}
+
+template <std::size_t... Rows>
+constexpr auto dispatch_makers(std::index_sequence<Rows...>) noexcept {
+  return std::array{dispatch<Rows>...};
+}
+
+}  // namespace
+
+std::vector<OSSL_DISPATCH> offer_digest(const Software& software, std::size_t row) {
+  static constexpr auto makers = dispatch_makers(std::make_index_sequence<digest_count>());
+  const SoftwareDigest& constants = software.digest(row);
+  if (constants.get_params == nullptr || constants.gettable_params == nullptr) return {};
+  return makers[row](constants);
+}
+
+}  // namespace sunxi

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Digests in software: libcrypto's own functions on a state that lives in our context, and the state's
+// words and counters, so that an engine can absorb whole blocks in the middle of a message. The functions
+// are deprecated and exported by every release from 3.0 to 4.0.
+#pragma once
+
+#ifndef OPENSSL_SUPPRESS_DEPRECATED
+#error "define OPENSSL_SUPPRESS_DEPRECATED before the first include of OpenSSL"
+#endif
+
+#include <openssl/md5.h>
+#include <openssl/sha.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/backend.h"
+
+namespace sunxi {
+
+// DigestCore<D>: State, init, update, final, buffered (bytes of an unfinished block), and for digests of
+// 32-bit words get_words, set_words (AbsorbRequest::state) and skip (counts bytes that somebody else
+// absorbed).
+template <Digest D>
+struct DigestCore;
+
+// Bit counts in two words.
+template <class Word>
+inline void add_bits(Word& low, Word& high, std::uint64_t bytes) noexcept {
+  const std::uint64_t bits = ((static_cast<std::uint64_t>(high) << 32U) | low) + (bytes << 3U);
+  low = static_cast<Word>(bits);
+  high = static_cast<Word>(bits >> 32U);
+}
+
+template <>
+struct DigestCore<Digest::md5> {
+  using State = MD5_CTX;
+  static constexpr bool words = true;
+  static bool init(State& state) noexcept { return MD5_Init(&state) != 0; }
+  static bool update(State& state, const void* in, std::size_t length) noexcept {
+    return MD5_Update(&state, in, length) != 0;
+  }
+  static bool final(State& state, unsigned char* out) noexcept { return MD5_Final(out, &state) != 0; }
+  static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static void get_words(const State& state, std::uint32_t* to) noexcept {
+    to[0] = state.A;
+    to[1] = state.B;
+    to[2] = state.C;
+    to[3] = state.D;
+  }
+  static void set_words(State& state, const std::uint32_t* from) noexcept {
+    state.A = from[0];
+    state.B = from[1];
+    state.C = from[2];
+    state.D = from[3];
+  }
+  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
+};
+
+template <>
+struct DigestCore<Digest::sha1> {
+  using State = SHA_CTX;
+  static constexpr bool words = true;
+  static bool init(State& state) noexcept { return SHA1_Init(&state) != 0; }
+  static bool update(State& state, const void* in, std::size_t length) noexcept {
+    return SHA1_Update(&state, in, length) != 0;
+  }
+  static bool final(State& state, unsigned char* out) noexcept { return SHA1_Final(out, &state) != 0; }
+  static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static void get_words(const State& state, std::uint32_t* to) noexcept {
+    to[0] = state.h0;
+    to[1] = state.h1;
+    to[2] = state.h2;
+    to[3] = state.h3;
+    to[4] = state.h4;
+  }
+  static void set_words(State& state, const std::uint32_t* from) noexcept {
+    state.h0 = from[0];
+    state.h1 = from[1];
+    state.h2 = from[2];
+    state.h3 = from[3];
+    state.h4 = from[4];
+  }
+  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
+};
+
+struct Sha256Core {
+  using State = SHA256_CTX;
+  static constexpr bool words = true;
+  static bool update(State& state, const void* in, std::size_t length) noexcept {
+    return SHA256_Update(&state, in, length) != 0;
+  }
+  static bool final(State& state, unsigned char* out) noexcept { return SHA256_Final(out, &state) != 0; }
+  static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static void get_words(const State& state, std::uint32_t* to) noexcept {
+    for (std::size_t i = 0; i < 8; ++i) to[i] = state.h[i];
+  }
+  static void set_words(State& state, const std::uint32_t* from) noexcept {
+    for (std::size_t i = 0; i < 8; ++i) state.h[i] = from[i];
+  }
+  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
+};
+template <>
+struct DigestCore<Digest::sha224> : Sha256Core {
+  static bool init(State& state) noexcept { return SHA224_Init(&state) != 0; }
+};
+template <>
+struct DigestCore<Digest::sha256> : Sha256Core {
+  static bool init(State& state) noexcept { return SHA256_Init(&state) != 0; }
+};
+
+struct Sha512Core {
+  using State = SHA512_CTX;
+  static constexpr bool words = false;
+  static bool update(State& state, const void* in, std::size_t length) noexcept {
+    return SHA512_Update(&state, in, length) != 0;
+  }
+  static bool final(State& state, unsigned char* out) noexcept { return SHA512_Final(out, &state) != 0; }
+  static std::size_t buffered(const State& state) noexcept { return state.num; }
+
+ protected:
+  // SHA-512/t: SHA-512 from other initial values, cut (FIPS 180-4, 5.3.6). libcrypto exports no init for
+  // them; SHA512_Final cuts to md_len.
+  static bool init_cut(State& state, unsigned int bytes,
+                       const std::array<std::uint64_t, 8>& values) noexcept {
+    if (SHA512_Init(&state) == 0) return false;
+    for (std::size_t i = 0; i < values.size(); ++i) state.h[i] = values[i];
+    state.md_len = bytes;
+    return true;
+  }
+};
+template <>
+struct DigestCore<Digest::sha384> : Sha512Core {
+  static bool init(State& state) noexcept { return SHA384_Init(&state) != 0; }
+};
+template <>
+struct DigestCore<Digest::sha512> : Sha512Core {
+  static bool init(State& state) noexcept { return SHA512_Init(&state) != 0; }
+};
+template <>
+struct DigestCore<Digest::sha512_224> : Sha512Core {
+  static bool init(State& state) noexcept {
+    return init_cut(state, 28,
+                    {0x8c3d37c819544da2, 0x73e1996689dcd4d6, 0x1dfab7ae32ff9c82, 0x679dd514582f9fcf,
+                     0x0f6d2b697bd44da8, 0x77e36f7304c48942, 0x3f9d85a86a1d36c8, 0x1112e6ad91d692a1});
+  }
+};
+template <>
+struct DigestCore<Digest::sha512_256> : Sha512Core {
+  static bool init(State& state) noexcept {
+    return init_cut(state, 32,
+                    {0x22312194fc2bf72c, 0x9f555fa3c84c64c2, 0x2393b86b6f53b151, 0x963877195940eabd,
+                     0x96283ee2a88effe3, 0xbe5e1e2553863992, 0x2b0199fc2c85b8aa, 0x0eb72ddc81c52ca2});
+  }
+};
+
+}  // namespace sunxi
