@@ -104,6 +104,8 @@ void CipherContext::forget_key() noexcept {
 
 int CipherContext::init(Direction direction, const unsigned char* key, std::size_t key_bytes,
                         const unsigned char* iv, std::size_t iv_bytes, const OSSL_PARAM* params) noexcept {
+  std::size_t min_bytes = 0;
+  if (params != nullptr && !check_own_params(params, min_bytes)) return 0;
   if (is_ours()) {
     // What may fail may fail half-way, and then the old stream goes on: that must be there.
     const bool may_fail = params != nullptr || (key != nullptr && key_bytes != spec().key_bytes) ||
@@ -144,7 +146,10 @@ int CipherContext::init(Direction direction, const unsigned char* key, std::size
     stream_.iv_is_here = stream_.has_iv = true;
     stream_.inner_start_iv_is_stale = false;
   }
-  if (params != nullptr && !note_params(params)) return 0;
+  if (params != nullptr && !note_params(params)) {
+    note_failed_params(params);
+    return 0;
+  }
   set_limit();
   return 1;
 }
@@ -183,8 +188,13 @@ void CipherContext::note_failed_params(const OSSL_PARAM* params) noexcept {
   if (OSSL_PARAM_locate_const(params, OSSL_CIPHER_PARAM_TLS_VERSION) != nullptr) stream_.tls = true;
   if (stream_.tls && stream_.direction == Direction::decrypt) stream_.may_share_mac = true;
   unsigned int on = stream_.padding ? 1 : 0;
-  std::array query{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &on), OSSL_PARAM_construct_end()};
-  if (software().get_ctx_params(inner_, query.data()) != 0) stream_.padding = stream_.inner_padding = on != 0;
+  void* mac = nullptr;
+  std::array query{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_PADDING, &on),
+                   OSSL_PARAM_construct_octet_ptr(OSSL_CIPHER_PARAM_TLS_MAC, &mac, 0),
+                   OSSL_PARAM_construct_end()};
+  if (software().get_ctx_params(inner_, query.data()) == 0) return;
+  stream_.padding = stream_.inner_padding = on != 0;
+  if (OSSL_PARAM_modified(&query[1]) != 0) stream_.mac_bytes = query[1].return_size;
 }
 
 bool CipherContext::set_inner_padding(bool on) noexcept {
@@ -209,7 +219,7 @@ bool CipherContext::inner_is_empty() noexcept {
 
 bool CipherContext::load_iv() noexcept {
   if (spec().iv_bytes == 0) return true;
-  if (stream_.iv_is_here && nothing_updated() && nothing_ciphered()) return true;
+  if (stream_.iv_is_here && !stream_.iv_escaped && nothing_updated() && nothing_ciphered()) return true;
   // As pointers: asked for a copy, OpenSSL 3.5 leaves an error on the queue while it succeeds.
   void* iv = nullptr;
   void* start_iv = nullptr;
@@ -226,7 +236,7 @@ bool CipherContext::load_iv() noexcept {
 // As load_iv; `position` <- how many bytes of the key stream's current block are used.
 bool CipherContext::load_counter(unsigned int& position) noexcept {
   position = 0;
-  if (stream_.iv_is_here && nothing_updated() && nothing_ciphered()) return true;
+  if (stream_.iv_is_here && !stream_.iv_escaped && nothing_updated() && nothing_ciphered()) return true;
   const std::array params{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_NUM, &position),
                           OSSL_PARAM_construct_end()};
   std::array query = params;
@@ -279,18 +289,19 @@ int CipherContext::final(unsigned char* out, std::size_t* out_bytes, std::size_t
   return 1;
 }
 
+// Whether what is ours in the list can be obeyed; asked before anybody obeys the rest.
+bool CipherContext::check_own_params(const OSSL_PARAM* params, std::size_t& min_bytes) const noexcept {
+  const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, param_min_bytes);
+  if (found == nullptr || OSSL_PARAM_get_size_t(found, &min_bytes) != 0) return true;
+  provider_.core.raise(Reason::bad_parameter, "%s: not a size_t", param_min_bytes);
+  return false;
+}
+
 bool CipherContext::note_params(const OSSL_PARAM* params) noexcept {
   if (mode() != Mode::xts && !note_block_params(params)) return false;
-  if (const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, param_min_bytes)) {
-    std::size_t bytes = 0;
-    if (OSSL_PARAM_get_size_t(found, &bytes) == 0) {
-      provider_.core.raise(Reason::bad_parameter, "%s: not a size_t", param_min_bytes);
-      return false;
-    }
-    stream_.own_min_bytes = bytes;
-    stream_.has_own_min_bytes = true;
-  }
-  return true;
+  if (OSSL_PARAM_locate_const(params, param_min_bytes) == nullptr) return true;
+  stream_.has_own_min_bytes = check_own_params(params, stream_.own_min_bytes);
+  return stream_.has_own_min_bytes;
 }
 
 // XTS ignores these, whatever is in them.
@@ -324,6 +335,8 @@ void CipherContext::note_tls_version(unsigned int version) noexcept {
 
 int CipherContext::set_params(const OSSL_PARAM* params) noexcept {
   if (params == nullptr || params->key == nullptr) return 1;
+  std::size_t min_bytes = 0;
+  if (!check_own_params(params, min_bytes)) return 0;
   const bool only_ours = std::strcmp(params->key, param_min_bytes) == 0 && params[1].key == nullptr;
   if (!only_ours) {
     if (is_ours() && !hand_back()) return 0;
@@ -332,13 +345,24 @@ int CipherContext::set_params(const OSSL_PARAM* params) noexcept {
       return 0;
     }
   }
-  if (!note_params(params)) return 0;
+  if (!note_params(params)) {
+    note_failed_params(params);
+    return 0;
+  }
   set_limit();
   return 1;
 }
 
-int CipherContext::get_params(OSSL_PARAM* params) const noexcept {
+int CipherContext::get_params(OSSL_PARAM* params) noexcept {
   if (params == nullptr) return 1;
+  for (const OSSL_PARAM* param = params; param->key != nullptr; ++param) {
+    // EVP_CIPHER_CTX_iv_noconst: there is one address for it, and what is written there counts.
+    if (param->data_type != OSSL_PARAM_OCTET_PTR ||
+        std::strcmp(param->key, OSSL_CIPHER_PARAM_UPDATED_IV) != 0)
+      continue;
+    stream_.iv_escaped = true;
+    if (is_ours() && !hand_back()) return 0;
+  }
   if (software().get_ctx_params(inner_, params) == 0) return 0;
   // EVP asks for lengths at every init: names are told apart by what costs nothing.
   const bool ours = is_ours();

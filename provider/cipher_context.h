@@ -60,6 +60,7 @@ struct Stream {
   bool records = false;       // ... of a kind that is padded and opened here
   bool explicit_iv = false;   // which begins with an IV
   bool has_mac = false;
+  bool iv_escaped = false;     // the application has a pointer to the inner context's running IV
   bool may_share_mac = false;  // records went past us: see duplicate
   bool trusted = true;         // false after an error: nobody knows what is in the inner context's buffer
   bool iv_is_here = false;     // iv is the running IV, as long as nothing went into the inner context
@@ -121,7 +122,7 @@ class CipherContext {
   }
 
   int final(unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept;
-  int get_params(OSSL_PARAM* params) const noexcept;
+  int get_params(OSSL_PARAM* params) noexcept;
   int set_params(const OSSL_PARAM* params) noexcept;
 
  private:
@@ -167,6 +168,14 @@ class CipherContext {
                                      const unsigned char* in, std::size_t length) noexcept;
   [[gnu::noinline]] int route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                                      const unsigned char* in, std::size_t length) noexcept;
+  int do_route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                      const unsigned char* in, std::size_t length) noexcept;
+  int do_route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                      const unsigned char* in, std::size_t length) noexcept;
+  // Where the application may write to the inner context's IV, the stream does not stay away from there.
+  [[nodiscard]] int come_back(int good) noexcept {
+    return stream_.iv_escaped && is_ours() && !hand_back() ? 0 : good;
+  }
   int route_counter(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
                     std::size_t length) noexcept;
   int route_data_unit(bool as_update, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
@@ -191,6 +200,7 @@ class CipherContext {
   [[nodiscard]] bool hand_back() noexcept;
   [[nodiscard]] bool set_inner_padding(bool on) noexcept;
   [[nodiscard]] bool drop_stream() noexcept;
+  [[nodiscard]] bool check_own_params(const OSSL_PARAM* params, std::size_t& min_bytes) const noexcept;
   [[nodiscard]] bool note_params(const OSSL_PARAM* params) noexcept;
   [[nodiscard]] bool note_block_params(const OSSL_PARAM* params) noexcept;
   void note_tls_version(unsigned int version) noexcept;

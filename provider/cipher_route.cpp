@@ -34,6 +34,16 @@ void CipherContext::remember_who(const Routed& routed, std::size_t request) noex
 
 int CipherContext::route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                                 const unsigned char* in, std::size_t length) noexcept {
+  return come_back(do_route_update(out, out_bytes, out_size, in, length));
+}
+
+int CipherContext::route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                const unsigned char* in, std::size_t length) noexcept {
+  return come_back(do_route_cipher(out, out_bytes, out_size, in, length));
+}
+
+int CipherContext::do_route_update(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                   const unsigned char* in, std::size_t length) noexcept {
   if (stream_.tls) return route_record(out, out_bytes, out_size, in, length);
   if (mode() == Mode::ctr) return route_counter(out, out_bytes, out_size, in, length);
   if (mode() == Mode::xts) return route_data_unit(true, out, out_bytes, out_size, in, length);
@@ -133,8 +143,8 @@ int CipherContext::finish_update(const Routed& routed, std::size_t offered, unsi
   return good;
 }
 
-int CipherContext::route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
-                                const unsigned char* in, std::size_t length) noexcept {
+int CipherContext::do_route_cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
+                                   const unsigned char* in, std::size_t length) noexcept {
   if (mode() == Mode::ctr) return route_counter(out, out_bytes, out_size, in, length);
   if (mode() == Mode::xts) return route_data_unit(false, out, out_bytes, out_size, in, length);
   const bool ours = is_ours();
@@ -218,6 +228,7 @@ int CipherContext::route_data_unit(bool as_update, unsigned char* out, std::size
   if (in != nullptr && out != nullptr && out_size >= length && length >= stream_.limit && length >= block() &&
       length <= most_blocks * block() && provider_.router.ready(route(), length)) {
     stream_.iv = stream_.start_iv;
+    if (stream_.iv_escaped && !load_iv()) return 0;
     const Routed routed = try_backends(length, out, in, length);
     if (routed.done == length) {
       *out_bytes = length;

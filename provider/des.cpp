@@ -45,6 +45,7 @@ struct DesContext {
   unsigned int num = 0;
   unsigned int tls_version = 0;
   std::size_t tls_mac_bytes = 0;
+  bool has_tls_mac = false;
   std::size_t buffered = 0;
   DES_key_schedule schedule{};
   Block iv{};
@@ -130,6 +131,7 @@ int init(DesContext& context, int encrypt, const unsigned char* key, std::size_t
 int update_record(DesContext& context, unsigned char* out, std::size_t* out_bytes, std::size_t out_size,
                   const unsigned char* in, std::size_t length) noexcept {
   const auto explicit_iv = tls_explicit_iv(context.tls_version);
+  context.has_tls_mac = false;
   const std::size_t total = context.encrypt != 0 ? length + block - length % block : length;
   if (in == nullptr || in != out || context.padding == 0 || !explicit_iv || out_size < total ||
       total % block != 0 || context.tls_mac_bytes > max_mac_bytes)
@@ -146,6 +148,7 @@ int update_record(DesContext& context, unsigned char* out, std::size_t* out_byte
   if (total < skip || !open_tls_record(out + skip, total - skip, context.tls_mac_bytes, random.data(),
                                        context.tls_mac.data(), out_bytes))
     return refuse(PROV_R_CIPHER_OPERATION_FAILED);
+  context.has_tls_mac = context.tls_mac_bytes != 0;
   return 1;
 }
 
@@ -224,7 +227,8 @@ int cipher(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t
   DesContext& context = des(opaque);
   if (!context.has_key) return refuse(PROV_R_NO_KEY_SET);
   if (out_size < length) return refuse(PROV_R_OUTPUT_BUFFER_TOO_SMALL);
-  crypt(context, out, in, length - length % block);
+  if (length % block != 0) return refuse(PROV_R_WRONG_FINAL_BLOCK_LENGTH);
+  crypt(context, out, in, length);
   *out_bytes = length;
   return 1;
 }
@@ -267,7 +271,8 @@ int get_ctx_params(void* opaque, OSSL_PARAM params[]) noexcept {
       give(OSSL_CIPHER_PARAM_KEYLEN, [&](OSSL_PARAM* p) { return OSSL_PARAM_set_size_t(p, key_bytes); }) &&
       give(OSSL_CIPHER_PARAM_TLS_MAC,
            [&](OSSL_PARAM* p) {
-             return OSSL_PARAM_set_octet_ptr(p, context.tls_mac.data(), context.tls_mac_bytes);
+             return OSSL_PARAM_set_octet_ptr(p, context.has_tls_mac ? context.tls_mac.data() : nullptr,
+                                             context.tls_mac_bytes);
            }) &&
       give(OSSL_CIPHER_PARAM_RANDOM_KEY, [&](OSSL_PARAM* p) { return give_random_key(context, p); });
   return good ? 1 : refuse(PROV_R_FAILED_TO_SET_PARAMETER);

@@ -173,6 +173,8 @@ void read_algorithms(const Value& value, Settings& settings) {
       value.refuse("no algorithm here is called \"" + std::string(out ? word.substr(1) : word) + "\"");
     settings.registered[*row] = !out;
   }
+  if (std::none_of(settings.registered.begin(), settings.registered.end(), [](bool one) { return one; }))
+    value.refuse("that leaves nothing");
 }
 
 void read_thresholds(const Reader& reader, Settings& settings) {

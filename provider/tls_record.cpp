@@ -91,16 +91,29 @@ void pad_tls_record(std::uint8_t* record, std::size_t length, std::size_t padded
   std::memset(record + length, static_cast<int>(padding - 1), padding);
 }
 
+namespace {
+
+// With encrypt-then-mac the MAC has been checked before, and there is nothing to hide.
+bool open_without_mac(const std::uint8_t* record, std::size_t length, std::size_t* payload) noexcept {
+  const std::size_t padding = record[length - 1];
+  if (padding >= length) return false;
+  *payload = length - 1 - padding;
+  return std::all_of(record + *payload, record + length, [&](std::uint8_t byte) { return byte == padding; });
+}
+
+}  // namespace
+
 bool open_tls_record(const std::uint8_t* record, std::size_t length, std::size_t mac_bytes,
                      const std::uint8_t* random_mac, std::uint8_t* mac, std::size_t* payload) noexcept {
   if (mac_bytes > max_mac_bytes || length < mac_bytes + 1) return false;
+  if (mac_bytes == 0) return open_without_mac(record, length, payload);
   Tail tail{};
   std::reverse_copy(record + length - std::min(length, tail_bytes), record + length, tail.begin());
   const std::size_t padding = sunxi_open_tls_tail(tail, length, mac_bytes, random_mac);
   std::reverse_copy(tail.begin(), tail.begin() + static_cast<std::ptrdiff_t>(mac_bytes), mac);
   wipe(tail.data(), tail.size());
   *payload = length - mac_bytes - padding;
-  return mac_bytes != 0 || padding != 0;
+  return true;
 }
 
 }  // namespace sunxi

@@ -206,7 +206,7 @@ TEST_CASE("records go to a backend by their size") {
     data.resize(static_cast<std::size_t>(bytes) + (encrypt == 1 ? 0 : 16));
     return data;
   };
-  for (const std::size_t size : {100, 4090}) {
+  for (const std::size_t size : {100U, 4090U}) {
     const std::vector<std::uint8_t> plain(size, 7);
     const std::uint64_t calls = plan.calls;
     const auto encrypted = record(library, 1, plain);
