@@ -172,6 +172,7 @@ int initialise(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in, const OS
     try {
       const Settings settings = read_settings([&](const char* key) { return core.setting(key); }, environment,
                                               [&](LogLevel level) { process->set_log_level(level); });
+      process->log(LogLevel::debug, "set: %s", settings.given.empty() ? "nothing" : settings.given.c_str());
       std::unique_ptr<Software> software = Software::load();
       if (!software) {
         core.raise(Reason::no_default_provider,

@@ -22,7 +22,8 @@ Router::Router(Process& process, const Settings& settings)
   for (const std::string& name : settings.backends) {
     auto backend = make_backend(name, process, settings.backend_options);
     if (backend == nullptr) {
-      process.log(LogLevel::info, "%s is not used: this version has no such backend", name.c_str());
+      process.log(settings.backends_is_set ? LogLevel::info : LogLevel::debug,
+                  "%s is not used: this version has no such backend", name.c_str());
     } else if (backends_.size() < max_backends) {
       backends_.push_back(std::move(backend));
     }
@@ -42,6 +43,21 @@ Router::Router(Process& process, const Settings& settings)
       }
     }
     refresh(algorithm);
+  }
+  if (process.logs(LogLevel::debug)) log_capabilities();
+}
+
+// A line for each backend: what it has by its capability data, whether or not it can be reached.
+void Router::log_capabilities() const {
+  for (std::size_t i = 0; i < backends_.size(); ++i) {
+    std::string names;
+    for (std::size_t algorithm = 0; algorithm < algorithm_count; ++algorithm) {
+      if (health_[algorithm][i].never.load(std::memory_order_relaxed)) continue;
+      names.append(" ").append(canonical_name(algorithm));
+    }
+    const std::string_view name = backends_[i]->name();
+    process_.log(LogLevel::debug, "%.*s has%s", static_cast<int>(name.size()), name.data(),
+                 names.empty() ? " nothing" : names.c_str());
   }
 }
 

@@ -173,6 +173,7 @@ class Router {
   void refresh(std::size_t row) noexcept;
   void rest(std::size_t row, std::size_t backend, Outcome outcome) noexcept;
   void announce(std::size_t row, std::size_t backend) noexcept;
+  void log_capabilities() const;
 
   Process& process_;
   std::vector<std::unique_ptr<Backend>> backends_;

@@ -234,7 +234,11 @@ void read_mmio(const Reader& reader, BackendOptions& options) {
   }
 
   const Value soc = reader.get("mmio_soc");
-  if (soc.text != "auto" && find_soc_by_name(soc.text) == nullptr) soc.refuse("no such SoC");
+  if (soc.text != "auto" && find_soc_by_name(soc.text) == nullptr) {
+    std::string known = "no such SoC; known are";
+    for (const Soc& one : known_socs()) known.append(" ").append(one.name);
+    soc.refuse(known);
+  }
   options.mmio_soc = soc.text;
 
   options.mmio_map_at_startup =
@@ -261,7 +265,9 @@ Settings read_settings(const SettingReader& file, const SettingReader& environme
                                                       {"info", LogLevel::info},
                                                       {"debug", LogLevel::debug}});
   on_log(settings.log);
-  settings.backends = read_backends(reader.get("backends"));
+  const Value backends = reader.get("backends");
+  settings.backends = read_backends(backends);
+  settings.backends_is_set = backends.given;
   read_thresholds(reader, settings);
   read_algorithms(reader.get("algorithms"), settings);
   BackendOptions& options = settings.backend_options;
@@ -272,6 +278,13 @@ Settings read_settings(const SettingReader& file, const SettingReader& environme
   if (extra.text != "none" && extra.text != "sun4i-prng" &&
       !(extra.text.starts_with("afalg:") && kernel_name(std::string_view(extra.text).substr(6))))
     extra.refuse();
+  for (const Setting& setting : settings_table) {
+    const Value value = reader.get(setting.key);
+    if (!value.given) continue;
+    settings.given += settings.given.empty() ? "" : ", ";
+    settings.given += std::string(setting.key) + " = " + value.text;
+    if (value.source != setting.key) settings.given += " (" + value.source + ")";
+  }
   return settings;
 }
 

@@ -54,6 +54,8 @@ struct Settings {
   std::array<bool, algorithm_count> min_bytes_is_set{};  // by somebody, rather than the default
   std::array<bool, algorithm_count> registered{};
   BackendOptions backend_options;
+  bool backends_is_set = false;  // by somebody, rather than the default
+  std::string given;             // what was set, for the log: "min_bytes = 0 (SUNXI_MIN_BYTES), ..."
 };
 
 // Names the key, its value and what is allowed.
