@@ -361,6 +361,7 @@ TEST_CASE("sun4i-ss: wiped registers hold no key, IV or state", "[sun4i-ss]") {
 TEST_CASE("sun4i-ss: capability table", "[sun4i-ss]") {
   const auto has = [](const auto& spec) { return Sun4iSs<Model>::algorithm(spec) != no_algorithm; };
   std::vector<std::size_t> numbers;
+  numbers.reserve(cipher_specs.size() + digest_specs.size());
   for (const CipherSpec& spec : cipher_specs) numbers.push_back(Sun4iSs<Model>::algorithm(spec));
   for (const DigestSpec& spec : digest_specs) numbers.push_back(Sun4iSs<Model>::algorithm(spec));
   std::sort(numbers.begin(), numbers.end());
