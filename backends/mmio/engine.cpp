@@ -13,15 +13,19 @@ namespace {
 template <template <class> class Driver>
 class DrivenEngine final : public Engine {
  public:
-  explicit DrivenEngine(const MappedRegisters& registers) noexcept
-      : registers_(registers), driver_(registers_) {}
+  DrivenEngine(const MappedRegisters& registers, Errata errata) noexcept
+      : registers_(registers), driver_(registers_, errata) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return Driver<MappedRegisters>::name; }
   [[nodiscard]] bool alive() noexcept override { return driver_.alive(); }
   void stop() noexcept override { driver_.stop(); }
-  void wipe_keys() noexcept override { driver_.wipe_keys(); }
+  void taken_over() noexcept override { driver_.taken_over(); }
+  void wipe_registers() noexcept override { driver_.wipe_registers(); }
   [[nodiscard]] Progress crypt(const CipherRequest& request) noexcept override {
     return driver_.crypt(request);
+  }
+  [[nodiscard]] Progress absorb(const AbsorbRequest& request) noexcept override {
+    return driver_.absorb(request);
   }
 
  private:
@@ -29,12 +33,32 @@ class DrivenEngine final : public Engine {
   Driver<MappedRegisters> driver_;
 };
 
-}  // namespace
-
-bool engine_supports(EngineKind kind, const CipherSpec& spec) noexcept {
+template <class Spec>
+std::size_t algorithm(EngineKind kind, const Spec& spec) noexcept {
   switch (kind) {
     case EngineKind::sun4i_ss:
-      return Sun4iSs<MappedRegisters>::supports(spec);
+      return Sun4iSs<MappedRegisters>::algorithm(spec);
+    case EngineKind::sun8i_ss:
+    case EngineKind::sun8i_ce:
+      break;
+  }
+  return no_algorithm;
+}
+
+}  // namespace
+
+std::size_t engine_algorithm(EngineKind kind, const CipherSpec& spec) noexcept {
+  return algorithm(kind, spec);
+}
+
+std::size_t engine_algorithm(EngineKind kind, const DigestSpec& spec) noexcept {
+  return algorithm(kind, spec);
+}
+
+bool engine_driven(EngineKind kind) noexcept {
+  switch (kind) {
+    case EngineKind::sun4i_ss:
+      return true;
     case EngineKind::sun8i_ss:
     case EngineKind::sun8i_ce:
       break;
@@ -42,10 +66,10 @@ bool engine_supports(EngineKind kind, const CipherSpec& spec) noexcept {
   return false;
 }
 
-std::unique_ptr<Engine> make_engine(EngineKind kind, const MappedRegisters& registers) noexcept {
-  switch (kind) {
+std::unique_ptr<Engine> make_engine(const Soc& soc, const MappedRegisters& registers) noexcept {
+  switch (soc.kind) {
     case EngineKind::sun4i_ss:
-      return std::unique_ptr<Engine>(new (std::nothrow) DrivenEngine<Sun4iSs>(registers));
+      return std::unique_ptr<Engine>(new (std::nothrow) DrivenEngine<Sun4iSs>(registers, soc.errata));
     case EngineKind::sun8i_ss:
     case EngineKind::sun8i_ce:
       break;

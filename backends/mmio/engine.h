@@ -35,17 +35,33 @@ class Engine {
   // Ends whatever a user who died has left behind.
   virtual void stop() noexcept = 0;
 
-  virtual void wipe_keys() noexcept = 0;
+  // Somebody else has used the engine since: it is not known what its registers hold.
+  virtual void taken_over() noexcept = 0;
+
+  // Overwrites keys, IVs and states of digests.
+  virtual void wipe_registers() noexcept = 0;
 
   // `request` may be long: the caller bounds how long the lock is held. `out` is not inside (in, in +
   // length).
+  // Afterwards no word of another key is left in the engine.
   [[nodiscard]] virtual Progress crypt(const CipherRequest& request) noexcept = 0;
+
+  // As crypt; but done is 0 and the state is as it was, unless all is sound. No key and no given state is
+  // left in the engine.
+  [[nodiscard]] virtual Progress absorb(const AbsorbRequest& request) noexcept = 0;
 };
 
-// From capability data alone.
-[[nodiscard]] bool engine_supports(EngineKind kind, const CipherSpec& spec) noexcept;
+// The number of an algorithm among all that a kind of engine has, from capability data alone. It stands for
+// the algorithm where something is remembered of each.
+inline constexpr std::size_t max_algorithms = 32;
+inline constexpr std::size_t no_algorithm = max_algorithms;
+[[nodiscard]] std::size_t engine_algorithm(EngineKind kind, const CipherSpec& spec) noexcept;
+[[nodiscard]] std::size_t engine_algorithm(EngineKind kind, const DigestSpec& spec) noexcept;
+
+// Whether engines of this kind are driven at all.
+[[nodiscard]] bool engine_driven(EngineKind kind) noexcept;
 
 // Null for a kind that is not driven yet, or without memory. Touches no register.
-[[nodiscard]] std::unique_ptr<Engine> make_engine(EngineKind kind, const MappedRegisters& registers) noexcept;
+[[nodiscard]] std::unique_ptr<Engine> make_engine(const Soc& soc, const MappedRegisters& registers) noexcept;
 
 }  // namespace sunxi

@@ -32,6 +32,7 @@ struct LockIdentity {
 struct LockWords {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> start_time;  // of the holder, 0 while it is not recorded
+  std::atomic<std::uint64_t> last_user;   // who used the engine last: a word as above, without waiters
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -67,6 +68,14 @@ class EngineLock {
     if ((old & waiters) == 0) [[likely]]
       return false;
     wake(process);
+    return true;
+  }
+
+  // For the holder: whether somebody else used the engine after it did, or before it ever did.
+  [[nodiscard]] bool changed_hands(const LockIdentity& self) noexcept {
+    if (words_.last_user.load(std::memory_order_relaxed) == self.token) [[likely]]
+      return false;
+    words_.last_user.store(self.token, std::memory_order_relaxed);
     return true;
   }
 

@@ -27,11 +27,11 @@
 namespace sunxi {
 namespace {
 
-// The lock is held for one piece at a time: half a millisecond on an A20, half of what a waiter waits.
+// The lock is held for one piece at a time: half a millisecond on an A20, half of what a waiter waits, and
+// less for digests.
 constexpr std::size_t piece_bytes = 16384;
 constexpr std::uint64_t ownership_interval = 1'000'000'000;
 constexpr const char* device_node = "/dev/mem";
-constexpr CipherSpec aes_128_cbc{Cipher::aes, Mode::cbc, 16, 16, 16};  // every engine has it
 
 // Everything that is mapped. Made once; a forked child goes on with it.
 struct Attachment {
@@ -41,7 +41,7 @@ struct Attachment {
         lock_file(std::move(lock_page)),
         lock(*reinterpret_cast<LockWords*>(lock_file.data())),
         engine(make_engine(
-            of.kind,
+            of,
             MappedRegisters(reinterpret_cast<volatile std::uint32_t*>(registers.data() + offset), process))) {
   }
 
@@ -71,7 +71,7 @@ class MmioBackend final : public Backend {
     // What the configuration alone rules out is never asked for again.
     if (device_ == BackendOptions::MmioDevice::uio) {
       decline(Reason::not_driven, "this version does not reach engines through UIO");
-    } else if (enabled() && soc_ != nullptr && !engine_supports(soc_->kind, aes_128_cbc)) {
+    } else if (enabled() && soc_ != nullptr && !engine_driven(soc_->kind)) {
       decline(Reason::not_driven, "the engine of %.*s is not driven by this version",
               static_cast<int>(soc_->name.size()), soc_->name.data());
     }
@@ -81,52 +81,45 @@ class MmioBackend final : public Backend {
 
   [[nodiscard]] std::string_view name() const noexcept override { return "mmio"; }
 
-  [[nodiscard]] bool supports(const CipherSpec& spec) const noexcept override {
-    if (!enabled()) return false;
-    if (!detect_) return soc_ != nullptr && engine_supports(soc_->kind, spec);
-    for (const Soc& soc : known_socs()) {
-      if (engine_supports(soc.kind, spec)) return true;
-    }
-    return false;
-  }
+  [[nodiscard]] bool supports(const CipherSpec& spec) const noexcept override { return reaches(spec); }
 
   [[nodiscard]] Result crypt(KeySlot& slot, const CipherRequest& request) noexcept override {
-    if (!supports(request.spec)) return {Outcome::unsupported, 0};
+    Access access;
+    if (const Outcome outcome = open_access(request.spec, access); outcome != Outcome::served) {
+      return {outcome, 0};
+    }
     // Output that runs ahead of the input would destroy what somebody else needs to go on after a failure.
     if (std::less<>{}(request.in, static_cast<const std::uint8_t*>(request.out)) &&
         std::less<>{}(static_cast<const std::uint8_t*>(request.out), request.in + request.length)) {
       return {Outcome::busy, 0};
     }
-    Attachment* attachment = attachment_.load(std::memory_order_acquire);
-    if (attachment == nullptr) [[unlikely]] {
-      const Outcome outcome = attach();
-      if (outcome != Outcome::served) return {outcome, 0};
-      attachment = attachment_.load(std::memory_order_acquire);
-    }
-    if (!engine_supports(attachment->soc.kind, request.spec)) return {Outcome::unsupported, 0};
-    const LockIdentity* self = identity();
-    if (self == nullptr) return {Outcome::unavailable, 0};
-
     slot.session = this;  // so that it is released
     slot.generation = process_.generation();
     CipherRequest piece = request;
-    Result result{Outcome::served, 0};
-    while (result.done < request.length) {
-      piece.in = request.in + result.done;
-      piece.out = request.out + result.done;
-      piece.length = std::min(piece_bytes, request.length - result.done);
-      const Result one = crypt_piece(*attachment, *self, piece, result.done + piece.length < request.length);
-      result.done += one.done;
-      if (one.outcome != Outcome::served) {
-        result.outcome = one.outcome;
-        return result;
-      }
+    return serve(access, request.length, [&](Engine& engine, std::size_t done, std::size_t bytes) {
+      key_left_.store(true, std::memory_order_relaxed);
+      piece.in = request.in + done;
+      piece.out = request.out + done;
+      piece.length = bytes;
+      return engine.crypt(piece);
+    });
+  }
+
+  [[nodiscard]] DigestWay digest_way(const DigestSpec& spec) const noexcept override {
+    return reaches(spec) ? DigestWay::absorb : DigestWay::none;
+  }
+
+  [[nodiscard]] Result absorb(const AbsorbRequest& request) noexcept override {
+    Access access;
+    if (const Outcome outcome = open_access(request.spec, access); outcome != Outcome::served) {
+      return {outcome, 0};
     }
-    if (!served_.load(std::memory_order_relaxed)) {
-      driver_.store(attachment->engine->name().data(), std::memory_order_relaxed);
-      served_.store(true, std::memory_order_release);
-    }
-    return result;
+    AbsorbRequest piece = request;
+    return serve(access, request.length, [&](Engine& engine, std::size_t done, std::size_t bytes) {
+      piece.in = request.in + done;
+      piece.length = bytes;
+      return engine.absorb(piece);
+    });
   }
 
   // Keys go to the engine with each request; what stays is in its registers, until the next request or
@@ -139,15 +132,16 @@ class MmioBackend final : public Backend {
     const LockIdentity* self = identities_.peek(process_.generation());
     if (self == nullptr || usable(attachment->soc) != Outcome::served) return;
     if (!attachment->lock.try_acquire(*self)) return;
-    attachment->engine->wipe_keys();
+    attachment->engine->wipe_registers();
     key_left_.store(false, std::memory_order_relaxed);
     attachment->lock.release(process_);
   }
 
-  void driver(const CipherSpec& /*spec*/, std::span<char> text) const noexcept override {
-    if (text.empty()) return;
-    const char* name = served_.load(std::memory_order_acquire) ? driver_.load(std::memory_order_relaxed) : "";
-    std::snprintf(text.data(), text.size(), "%s", name);
+  void driver(const CipherSpec& spec, std::span<char> text) const noexcept override {
+    name_driver(spec, text);
+  }
+  void digest_driver(const DigestSpec& spec, std::span<char> text) const noexcept override {
+    name_driver(spec, text);
   }
 
  private:
@@ -170,6 +164,70 @@ class MmioBackend final : public Backend {
 
   [[nodiscard]] bool enabled() const noexcept {
     return device_ == BackendOptions::MmioDevice::autodetect || device_ == BackendOptions::MmioDevice::devmem;
+  }
+
+  // From capability data.
+  template <class Spec>
+  [[nodiscard]] bool reaches(const Spec& spec) const noexcept {
+    if (!enabled()) return false;
+    if (!detect_) return soc_ != nullptr && engine_algorithm(soc_->kind, spec) != no_algorithm;
+    const auto socs = known_socs();
+    return std::any_of(socs.begin(), socs.end(),
+                       [&](const Soc& soc) { return engine_algorithm(soc.kind, spec) != no_algorithm; });
+  }
+
+  template <class Spec>
+  void name_driver(const Spec& spec, std::span<char> text) const noexcept {
+    if (text.empty()) return;
+    text[0] = '\0';
+    const Attachment* attachment = attachment_.load(std::memory_order_acquire);
+    if (attachment == nullptr) return;
+    const std::size_t algorithm = engine_algorithm(attachment->soc.kind, spec);
+    if (algorithm == no_algorithm || (served_.load(std::memory_order_relaxed) >> algorithm & 1U) == 0) return;
+    const std::string_view name = attachment->engine->name();
+    std::snprintf(text.data(), text.size(), "%.*s", static_cast<int>(name.size()), name.data());
+  }
+
+  // What every piece of a request needs.
+  struct Access {
+    Attachment* attachment = nullptr;
+    const LockIdentity* self = nullptr;
+    std::size_t algorithm = no_algorithm;
+  };
+
+  template <class Spec>
+  Outcome open_access(const Spec& spec, Access& access) noexcept {
+    access.attachment = attachment_.load(std::memory_order_acquire);
+    if (access.attachment == nullptr) [[unlikely]] {
+      if (!reaches(spec)) return Outcome::unsupported;
+      const Outcome outcome = attach();
+      if (outcome != Outcome::served) return outcome;
+      access.attachment = attachment_.load(std::memory_order_acquire);
+    }
+    access.algorithm = engine_algorithm(access.attachment->soc.kind, spec);
+    if (access.algorithm == no_algorithm) return Outcome::unsupported;
+    access.self = identity();
+    return access.self == nullptr ? Outcome::unavailable : Outcome::served;
+  }
+
+  // Calls work(engine, done, bytes), which returns Progress, for one piece after the other.
+  template <class Work>
+  Result serve(const Access& access, std::size_t length, Work&& work) noexcept {
+    Result result{Outcome::served, 0};
+    while (result.done < length) {
+      const std::size_t bytes = std::min(piece_bytes, length - result.done);
+      const Result one = serve_piece(access, result.done + bytes < length,
+                                     [&](Engine& engine) { return work(engine, result.done, bytes); });
+      result.done += one.done;
+      if (one.outcome != Outcome::served) {
+        result.outcome = one.outcome;
+        return result;
+      }
+    }
+    const std::uint32_t bit = std::uint32_t{1} << access.algorithm;
+    if ((served_.load(std::memory_order_relaxed) & bit) == 0) [[unlikely]]
+      served_.fetch_or(bit, std::memory_order_relaxed);
+    return result;
   }
 
   Outcome decline(Reason reason, const char* format, ...) noexcept __attribute__((format(printf, 3, 4))) {
@@ -230,7 +288,7 @@ class MmioBackend final : public Backend {
       return decline(Reason::wrong_address, "no engine at 0x%08" PRIx64 ": that of %.*s is at 0x%08" PRIx64,
                      address_, name_size, soc->name.data(), soc->base);
     }
-    if (!engine_supports(soc->kind, aes_128_cbc)) {
+    if (!engine_driven(soc->kind)) {
       absent_.store(true, std::memory_order_relaxed);
       return decline(Reason::not_driven, "the engine of %.*s is not driven by this version", name_size,
                      soc->name.data());
@@ -310,14 +368,17 @@ class MmioBackend final : public Backend {
     return process_.sandboxed() ? Outcome::unavailable : check_ownership(soc);
   }
 
-  Result crypt_piece(Attachment& attachment, const LockIdentity& self, const CipherRequest& piece,
-                     bool more) noexcept {
+  template <class Work>
+  Result serve_piece(const Access& access, bool more, Work&& work) noexcept {
+    Attachment& attachment = *access.attachment;
     Engine& engine = *attachment.engine;
     if (const Outcome outcome = usable(attachment.soc); outcome != Outcome::served) return {outcome, 0};
-    const EngineLock::Taken taken = attachment.lock.acquire(self, process_);
+    const EngineLock::Taken taken = attachment.lock.acquire(*access.self, process_);
     if (taken == EngineLock::Taken::no) return {Outcome::busy, 0};
     if (taken == EngineLock::Taken::from_dead) [[unlikely]]
       engine.stop();
+    if (attachment.lock.changed_hands(*access.self)) [[unlikely]]
+      engine.taken_over();
 
     Result result{Outcome::served, 0};
     if (unproven_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -329,11 +390,10 @@ class MmioBackend final : public Backend {
       }
     }
     if (result.outcome == Outcome::served) [[likely]] {
-      key_left_.store(true, std::memory_order_relaxed);
-      const Progress progress = engine.crypt(piece);
+      const Progress progress = work(engine);
       result.done = progress.done;
       if (!progress.sound) [[unlikely]] {
-        engine.wipe_keys();
+        engine.wipe_registers();
         unproven_.store(true, std::memory_order_relaxed);
         result.outcome = Outcome::failed;
       }
@@ -369,10 +429,9 @@ class MmioBackend final : public Backend {
   std::atomic<bool> absent_{false};
   std::atomic<std::uint64_t> checked_{0};  // Process::now() of the last look at /sys
   std::atomic<bool> owned_{false};
-  std::atomic<bool> unproven_{true};   // the engine has yet to show that it answers
-  std::atomic<bool> key_left_{false};  // a key of ours may be in the engine's registers
-  std::atomic<bool> served_{false};
-  std::atomic<const char*> driver_{nullptr};
+  std::atomic<bool> unproven_{true};      // the engine has yet to show that it answers
+  std::atomic<bool> key_left_{false};     // a key of ours may be in the engine's registers
+  std::atomic<std::uint32_t> served_{0};  // a bit for each algorithm of the engine
   std::atomic<Reason> reason_{Reason::none};
   PerProcess<LockIdentity> identities_;
 };

@@ -93,6 +93,7 @@ class OnBoard {
   [[nodiscard]] Counters counters() const { return state_->model.counters; }
   [[nodiscard]] bool engine_is_off() const { return state_->model.stopped(); }
   [[nodiscard]] bool keys_are_zero() const { return state_->model.keys_are_zero(); }
+  [[nodiscard]] bool state_is_zero() const { return state_->model.state_is_zero(); }
 
   TestProcess process;
   BackendOptions options;
@@ -113,6 +114,24 @@ Result once(Backend& backend, Case& test) {
 bool served(Backend& backend, Case& test) {
   const Result result = once(backend, test);
   return result.outcome == Outcome::served && result.done == test.size && test.right(test.size);
+}
+
+bool absorbed(Backend& backend, AbsorbCase& test) {
+  const Result result = backend.absorb(test.request());
+  return result.outcome == Outcome::served && result.done == test.size && test.right(test.size);
+}
+
+bool absorbed_in_the_end(Backend& backend, AbsorbCase& test) {
+  std::size_t done = 0;
+  while (done < test.size) {
+    AbsorbRequest request = test.request();
+    request.in += done;
+    request.length -= done;
+    const Result result = backend.absorb(request);
+    if (result.outcome != Outcome::served && result.outcome != Outcome::busy) return false;
+    done += result.done;
+  }
+  return test.right(test.size);
 }
 
 // Until the lock is had, as a program would go on with other work in between.
@@ -167,6 +186,76 @@ TEST_CASE("board: no key is left in the engine when its context is gone", "[boar
     backend->release(slot);
     CHECK(slot.session == nullptr);
     CHECK(on.keys_are_zero());
+    CHECK(on.state_is_zero());
+  }
+}
+
+// The model objects to every word of a longer key that is left.
+TEST_CASE("board: a key that another process has left is overwritten", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(24);
+  for (int round = 0; round < 8; ++round) {
+    Case before(random, 64, cipher_specs[6]);
+    KeySlot slot;
+    REQUIRE(backend->crypt(slot, before.request()).outcome == Outcome::served);
+    const pid_t child = fork();
+    if (child == 0) {
+      Case test(random, 64, cipher_specs[2]);
+      KeySlot kept;
+      _exit(backend->crypt(kept, test.request()).outcome == Outcome::served ? 0 : 1);
+    }
+    REQUIRE(exit_status(child) == 0);
+    if (round % 2 == 0) {
+      Case test(random, 64, cipher_specs[7]);
+      CHECK(served(*backend, test));
+    } else {
+      AbsorbCase test(random, 64);
+      CHECK(absorbed(*backend, test));
+      CHECK(on.keys_are_zero());
+    }
+    backend->release(slot);
+  }
+}
+
+TEST_CASE("board: random digests are served with the right states, and leave none", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(25);
+  for (int number = 0; number < 60; ++number) {
+    INFO("case " << number << " " << on.process.log());
+    AbsorbCase test(random);
+    REQUIRE(absorbed(*backend, test));
+    REQUIRE(on.engine_is_off());
+    REQUIRE(on.state_is_zero());
+  }
+}
+
+TEST_CASE("board: whole messages, in turns, have the right digests", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(26);
+  for (int number = 0; number < 10; ++number) {
+    std::array<DigestState, 2> states{initial_state, initial_state};
+    std::array<Bytes, 2> messages{random_bytes(random, up_to(random, 3000)),
+                                  random_bytes(random, up_to(random, 3000))};
+    const std::array<Bytes, 2> expected{reference_digest(md5_spec, messages[0]),
+                                        reference_digest(sha1_spec, messages[1])};
+    for (std::size_t one = 0; one < 2; ++one) messages[one] = padded(digest_specs[one], messages[one]);
+    for (std::size_t at = 0; at < std::max(messages[0].size(), messages[1].size()); at += 640) {
+      for (std::size_t one = 0; one < 2; ++one) {
+        if (at >= messages[one].size()) continue;
+        const std::size_t bytes = std::min<std::size_t>(640, messages[one].size() - at);
+        const Result result =
+            backend->absorb({digest_specs[one], states[one].data(), messages[one].data() + at, bytes});
+        REQUIRE(result.outcome == Outcome::served);
+      }
+      Case between(random, 64);
+      REQUIRE(served(*backend, between));
+    }
+    for (std::size_t one = 0; one < 2; ++one) {
+      CHECK(digest_of(digest_specs[one], states[one]) == expected[one]);
+    }
   }
 }
 
@@ -197,6 +286,29 @@ TEST_CASE("board: a long request is served in pieces", "[board]") {
   const std::uint64_t before = on.counters().requests;
   REQUIRE(served(*backend, test));
   CHECK(on.counters().requests - before == 3);
+  AbsorbCase digest(random, 40000);
+  REQUIRE(absorbed(*backend, digest));
+  CHECK(on.counters().requests - before == 6);
+}
+
+TEST_CASE("board: a fault in a later piece of a digest leaves the earlier ones done", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(27);
+  AbsorbCase warm(random, 64);
+  REQUIRE(absorbed(*backend, warm));
+  for (const std::size_t piece : {0U, 1U, 2U}) {
+    AbsorbCase test(random, 40000);
+    on.set("fault", ("stall:" + std::to_string(4300 * piece + 500)).c_str());
+    const Result result = backend->absorb(test.request());
+    CHECK(result.outcome == Outcome::failed);
+    CHECK(result.done == piece * 16384);
+    CHECK(test.right(result.done));
+    CHECK(on.state_is_zero());
+    on.set("fault", "none");
+    AbsorbCase after(random, 64);
+    CHECK(absorbed(*backend, after));
+  }
 }
 
 TEST_CASE("board: what the backend says of itself", "[board]") {
@@ -207,12 +319,30 @@ TEST_CASE("board: what the backend says of itself", "[board]") {
   backend->driver(spec, text);
   CHECK(std::string(text.data()).empty());
   std::mt19937_64 random = seeded(13);
-  Case test(random, 16);
+  Case test(random, 16, spec);
   REQUIRE(served(*backend, test));
   backend->driver(spec, text);
   CHECK(std::string(text.data()) == "sun4i-ss");
   CHECK(backend->name() == "mmio");
-  CHECK(backend->supports(spec));
+  for (const CipherSpec& each : cipher_specs) CHECK(backend->supports(each));
+  CHECK_FALSE(backend->supports({Cipher::aes, Mode::ctr, 16, 16, 16}));
+  CHECK_FALSE(backend->supports({Cipher::aes, Mode::xts, 32, 16, 16}));
+  // Of each algorithm by itself.
+  backend->driver(cipher_specs[1], text);
+  CHECK(std::string(text.data()).empty());
+  backend->digest_driver(sha1_spec, text);
+  CHECK(std::string(text.data()).empty());
+  AbsorbCase digest(random, 64, sha1_spec);
+  REQUIRE(absorbed(*backend, digest));
+  backend->digest_driver(sha1_spec, text);
+  CHECK(std::string(text.data()) == "sun4i-ss");
+  CHECK(backend->digest_way(sha1_spec) == Backend::DigestWay::absorb);
+  CHECK(backend->digest_way(md5_spec) == Backend::DigestWay::absorb);
+  const DigestSpec sha256{Digest::sha256, 64, 32};
+  CHECK(backend->digest_way(sha256) == Backend::DigestWay::none);
+  DigestState state{};
+  const Bytes block(64);
+  CHECK(backend->absorb({sha256, state.data(), block.data(), 64}).outcome == Outcome::unsupported);
   CHECK_FALSE(backend->supports({Cipher::aes, Mode::cbc, 20, 16, 16}));
 }
 
@@ -267,7 +397,10 @@ TEST_CASE("board: settings that leave no engine", "[board]") {
   SECTION("off") {
     on.options.mmio_device = BackendOptions::MmioDevice::off;
     const auto backend = on.make();
-    CHECK_FALSE(backend->supports({Cipher::aes, Mode::cbc, 16, 16, 16}));
+    CHECK_FALSE(backend->supports(aes_128_cbc));
+    CHECK(backend->digest_way(md5_spec) == Backend::DigestWay::none);
+    AbsorbCase digest(random, 64);
+    CHECK(backend->absorb(digest.request()).outcome == Outcome::unsupported);
     CHECK(once(*backend, test).outcome == Outcome::unsupported);
   }
   SECTION("another address") {
@@ -410,6 +543,31 @@ TEST_CASE("board: faults of the engine", "[board]") {
   }
 }
 
+TEST_CASE("board: faults of the engine in a digest", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(28);
+  AbsorbCase warm(random, 64);
+  REQUIRE(absorbed(*backend, warm));
+  const std::string kind = GENERATE("stall", "overcount", "zeros", "ones");
+  for (int number = 0; number < 12; ++number) {
+    AbsorbCase test(random, 64 * (1 + up_to(random, 20)));
+    INFO(kind << " " << number);
+    on.set("fault", (kind + ":" + std::to_string(up_to(random, 20 + test.size / 4))).c_str());
+    const Result result = backend->absorb(test.request());
+    CHECK((result.outcome == Outcome::failed || result.outcome == Outcome::unavailable ||
+           result.done == test.size));
+    REQUIRE(test.right(result.done));
+    AbsorbCase during(random, 128);
+    const Result next = backend->absorb(during.request());
+    CHECK(next.outcome != Outcome::served);
+    REQUIRE(during.right(next.done));
+    on.set("fault", "none");
+    AbsorbCase after(random, 64);
+    REQUIRE(absorbed(*backend, after));
+  }
+}
+
 TEST_CASE("board: the lock file", "[board]") {
   OnBoard on;
   const auto backend = on.make();
@@ -541,7 +699,8 @@ TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
   if (child == 0) {
     for (int number = 0; number < 20; ++number) {
       Case test(random);
-      if (!served_in_the_end(*backend, test)) _exit(1);
+      AbsorbCase digest(random);
+      if (!served_in_the_end(*backend, test) || !absorbed_in_the_end(*backend, digest)) _exit(1);
     }
     _exit(0);
   }
@@ -549,7 +708,8 @@ TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
   bool right = true;
   for (int number = 0; number < 20; ++number) {
     Case test(random);
-    right = right && served_in_the_end(*backend, test);
+    AbsorbCase digest(random);
+    right = right && served_in_the_end(*backend, test) && absorbed_in_the_end(*backend, digest);
   }
   CHECK(right);
   CHECK(exit_status(child) == 0);
@@ -592,6 +752,8 @@ TEST_CASE("board: threads share the engine", "[board]") {
       for (int turn = 0; turn < 8; ++turn) {
         Case test(random, 16 * (1 + up_to(random, 40)));
         served_in_the_end(*backend, test) ? ++right : ++wrong;
+        AbsorbCase digest(random, 64 * (1 + up_to(random, 10)));
+        if (!absorbed_in_the_end(*backend, digest)) ++wrong;
       }
     });
   }

@@ -22,7 +22,7 @@ int usage() {
       "       board-ctl set FOLDER KEY=VALUE...\n"
       "       board-ctl show FOLDER\n"
       "keys: engine-ns, fault=KIND[:AFTER[:DURATION[:AMOUNT]]], bound, gated, early-fetch,\n"
-      "      refuse-open=ERRNO, refuse-map=ERRNO\n"
+      "      sha1-word4-plain, refuse-open=ERRNO, refuse-map=ERRNO\n"
       "kinds of fault: none stall overcount zeros ones wrong-data; times are in register accesses\n",
       stderr);
   return 2;

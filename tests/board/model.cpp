@@ -4,11 +4,13 @@
 #include "tests/board/model.h"
 
 #include <fcntl.h>
+#include <openssl/md5.h>
+#include <openssl/sha.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdarg>
@@ -31,10 +33,21 @@ constexpr std::size_t rxfifo = 0x200;
 constexpr std::size_t txfifo = 0x204;
 
 constexpr std::uint32_t enable = 1;
-constexpr std::size_t block_words = 4;
+constexpr std::uint32_t data_end = 1U << 2;
+constexpr std::uint32_t given_state = 1U << 14;
+enum Method : std::uint32_t { aes, des, des3, sha1, md5 };
+constexpr std::array<std::size_t, 5> words_of_block{4, 2, 2, 16, 16};
+constexpr std::array<std::size_t, 5> words_of_state{0, 0, 0, 5, 4};
+constexpr std::array<std::uint32_t, 5> initial_state{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476,
+                                                     0xc3d2e1f0};
+constexpr std::uint32_t undefined_word = 0xdeadbeef;
 
 constexpr std::uint32_t field(std::uint32_t word, unsigned low, unsigned bits) {
   return (word >> low) & ((1U << bits) - 1);
+}
+
+constexpr std::uint32_t method_of(std::uint32_t control) {
+  return std::min<std::uint32_t>(field(control, 4, 3), md5);  // the others are violations anyway
 }
 
 }  // namespace
@@ -124,7 +137,7 @@ bool Model::begin_access(std::size_t offset, Who who, bool stop) {
 
 Model::Cell* Model::cell(std::size_t offset) {
   if (offset >= key0 && offset < iv0) return &key_[(offset - key0) / 4];
-  if (offset >= iv0 && offset < cnt0) return &iv_[(offset - iv0) / 4];
+  if (offset >= iv0 && offset <= cnt0) return &iv_[(offset - iv0) / 4];
   return nullptr;
 }
 
@@ -133,13 +146,19 @@ std::uint32_t Model::read(std::size_t offset, Who who) {
   counters.picoseconds += read_ps;
   if (offset == fcsr) ++counters.status_reads;
   if (!begin_access(offset, who, false)) return fault_.kind == FaultKind::ones && !gated ? ~0U : 0;
-  if (offset == ctl) return ctl_;
+  if (offset == ctl) {
+    if (end_declared_ && !end_seen_ && (ctl_ & data_end) == 0) {
+      end_seen_ = true;
+      state_at_ = counters.picoseconds + traits.state_lag_ps;
+    }
+    return ctl_;
+  }
   if (offset == fcsr) return status();
   if (offset == txfifo) return give();
   if (offset == icsr) return interrupts_;
-  if (offset >= md0 && offset < md_end) return 0;
+  if (offset >= md0 && offset < md_end) return digest_word((offset - md0) / 4);
   if (offset == cts_len && traits.has_cts_length) return cts_length_;
-  if (offset >= cnt0 && offset < fcsr) return counter_[(offset - cnt0) / 4];
+  if (offset > cnt0 && offset < fcsr) return counter_[(offset - cnt0) / 4 - 1];
   if (const Cell* held = cell(offset)) {
     if (offset >= iv0 && traits.iv_readback_wrong)
       violate("the IV registers of this SoC cannot be read back");
@@ -163,8 +182,8 @@ void Model::write(std::size_t offset, std::uint32_t value, Who who) {
     if ((value & ~0x1f1fU) != 0) violate("store of 0x%08x to FCSR, whose counts are read-only", value);
   } else if (offset == cts_len && traits.has_cts_length) {
     cts_length_ = value;
-  } else if (offset >= cnt0 && offset < fcsr) {
-    counter_[(offset - cnt0) / 4] = value;
+  } else if (offset > cnt0 && offset < fcsr) {
+    counter_[(offset - cnt0) / 4 - 1] = value;
   } else if (Cell* held = cell(offset)) {
     if ((ctl_ & enable) != 0) violate("store to 0x%zx while the engine runs", offset);
     *held = {value, true, who};
@@ -177,45 +196,93 @@ void Model::control(std::uint32_t value, Who who) {
   if ((value & enable) == 0) {
     if (value != 0) violate("stopped with 0x%08x instead of 0", value);
     stop();
-  } else if ((ctl_ & enable) != 0) {
-    violate("started with 0x%08x while it runs", value);
-  } else {
+  } else if ((ctl_ & enable) == 0) {
     start(value, who);
+  } else if (digesting() && (value & data_end) != 0) {
+    end_data(value);
+  } else {
+    violate("started with 0x%08x while it runs", value);
   }
 }
 
 void Model::start(std::uint32_t value, Who who) {
+  const std::uint32_t method = field(value, 4, 3);
   if ((value & 0xf0f80008U) != 0) violate("reserved bits of CTL are set: 0x%08x", value);
-  if (field(value, 4, 3) != 0) violate("method %u is not modelled", field(value, 4, 3));
-  if (field(value, 8, 2) == 3) violate("key size 3 does not exist");
-  if (field(value, 12, 2) > 1) violate("mode %u is unusable on this engine", field(value, 12, 2));
-  if ((value & 0x6) != 0) violate("PRNG_START or DATA_END with a cipher: 0x%08x", value);
-  if ((value & 0x0f00cc00U) != 0) violate("bits that are not the cipher's: 0x%08x", value);
+  if (method > md5) violate("method %u is not modelled", method);
+  if ((value & 0x6) != 0) violate("PRNG_START or DATA_END at the start: 0x%08x", value);
+  if (method >= sha1) {
+    if ((value & 0x0f00bf80U) != 0) violate("bits that are not the digest's: 0x%08x", value);
+  } else {
+    if (field(value, 8, 2) == 3) violate("key size 3 does not exist");
+    if (method != aes && field(value, 8, 2) != 0) violate("a key size that is not AES's: 0x%08x", value);
+    if (field(value, 12, 2) > 1) violate("mode %u is unusable on this engine", field(value, 12, 2));
+    if ((value & 0x0f00cc00U) != 0) violate("bits that are not the cipher's: 0x%08x", value);
+  }
   ctl_ = value;
   user_ = who;
   rx_count_ = tx_count_ = 0;
   request_blocks_ = 0;
   working_ = false;
+  end_declared_ = end_seen_ = false;
   tainted_ = fault_active();
+  if (digesting()) start_digest(value);
+}
+
+// The state is latched at this moment.
+void Model::start_digest(std::uint32_t value) {
+  check_keys(0);
+  state_ = initial_state;
+  state_at_ = 0;
+  if ((value & given_state) == 0) return;
+  for (std::size_t word = 0; word < words_of_state[method_of(value)]; ++word) {
+    if (!iv_[word].fresh) violate("state word %zu was not written since the last request", word);
+    if (iv_[word].fresh && iv_[word].writer != user_) violate("state word %zu is another user's", word);
+    state_[word] = swapped(iv_[word].value, word, true);
+  }
+}
+
+void Model::end_data(std::uint32_t value) {
+  if ((value & ~given_state) != ((ctl_ & ~given_state) | data_end)) {
+    violate("the end of data declared with 0x%08x", value);
+  }
+  if (end_declared_) violate("the end of data declared twice");
+  if (!tainted_) {
+    const std::size_t rest = rx_count_ % block_words();
+    if (rest != 0) violate("the end of data declared with %zu words of an incomplete block", rest);
+    if (rx_count_ == 0 && request_blocks_ == 0) violate("the end of data declared before any");
+  }
+  end_declared_ = true;
+  ctl_ |= data_end;
 }
 
 void Model::stop() {
   if ((ctl_ & enable) != 0 && !tainted_) {
-    if (rx_count_ % block_words != 0) violate("stopped with %zu words of an incomplete block", rx_count_);
+    if (rx_count_ % block_words() != 0) violate("stopped with %zu words of an incomplete block", rx_count_);
     if (rx_count_ != 0) violate("stopped with %zu words that it has not worked on", rx_count_);
     if (working_) violate("stopped in the middle of a block");
     if (tx_count_ != 0) violate("stopped with %zu words that nobody has read", tx_count_);
   }
   if (request_blocks_ != 0) {
     ++counters.requests;
-    for (Cell& word : key_) word = {word.value * 0x9e3779b9U + 0x7f4a7c15U, false, 0};
-    for (std::size_t word = 0; word < iv_.size(); ++word) {
-      std::uint32_t last = 0;
-      std::memcpy(&last, chain_.data() + 4 * word, 4);
-      iv_[word] = {traits.iv_readback_wrong ? ~last : last, false, 0};
+    for (Cell& word : key_) word.fresh = false;
+    for (Cell& word : iv_) word.fresh = false;
+    if (method_of(ctl_) == aes) {
+      for (std::size_t word = 0; word < std::min<std::size_t>(4 + 2 * field(ctl_, 8, 2), 8); ++word) {
+        key_[word].value = key_[word].value * 0x9e3779b9U + 0x7f4a7c15U;
+      }
+    }
+    if (!digesting() && field(ctl_, 12, 2) == 1) {
+      for (std::size_t word = 0; word < block_words(); ++word) {
+        std::uint32_t last = 0;
+        std::memcpy(&last, chain_.data() + 4 * word, 4);
+        iv_[word].value = traits.iv_readback_wrong ? ~last : last;
+      }
     }
   }
   explicit_bzero(&schedule_, sizeof schedule_);
+  explicit_bzero(des_.data(), sizeof des_);
+  explicit_bzero(state_.data(), sizeof state_);
+  explicit_bzero(block_.data(), sizeof block_);
   ctl_ = 0;
   rx_count_ = tx_count_ = 0;
   request_blocks_ = 0;
@@ -227,6 +294,7 @@ void Model::receive(std::uint32_t value, Who /*who*/) {
     if (!tainted_) violate("data written while the engine is stopped");
     return;
   }
+  if (end_declared_ && !tainted_) violate("data written after its end");
   if (rx_count_ == rx_words) {
     if (!tainted_) violate("data written into a full FIFO");
     return;
@@ -238,7 +306,7 @@ void Model::receive(std::uint32_t value, Who /*who*/) {
 std::uint32_t Model::give() {
   if (tx_count_ == 0) {
     if (!tainted_) violate("data read from an empty FIFO");
-    return 0xdeadbeef;
+    return undefined_word;
   }
   const std::uint32_t value = tx_[0];
   --tx_count_;
@@ -263,36 +331,89 @@ void Model::run() {
     finish_block();
     try_block(done_at_);
   }
+  if ((ctl_ & data_end) != 0 && !working_ && rx_count_ < block_words()) ctl_ &= ~data_end;
+}
+
+bool Model::digesting() const {
+  return method_of(ctl_) >= sha1;
+}
+
+std::size_t Model::block_words() const {
+  return words_of_block[method_of(ctl_)];
+}
+
+std::uint32_t Model::swapped(std::uint32_t value, std::size_t word, bool in) const {
+  if (method_of(ctl_) != sha1 || !traits.sha1_big_endian) return value;
+  return in && word == 4 && traits.sha1_word4_plain ? value : __builtin_bswap32(value);
+}
+
+std::uint32_t Model::digest_word(std::size_t word) {
+  const char* mistake = nullptr;
+  if ((ctl_ & enable) == 0 || !digesting()) {
+    mistake = "while no digest runs";
+  } else if (rx_count_ != 0 || working_ || (ctl_ & data_end) != 0) {
+    mistake = "before its data are worked on";
+  } else if (end_declared_ && !end_seen_) {
+    mistake = "without a look whether it is done";
+  } else if (counters.picoseconds < state_at_) {
+    mistake = "too early";
+  }
+  if (mistake != nullptr) {
+    if (!tainted_) violate("a digest's word is read %s", mistake);
+    return undefined_word;
+  }
+  const std::uint32_t value = word < words_of_state[method_of(ctl_)] ? swapped(state_[word], word, false) : 0;
+  return fault_active() && fault_.kind == FaultKind::wrong_data ? value ^ 0x100U : value;
 }
 
 // It starts by itself when a block is there and its result will fit.
 void Model::try_block(std::uint64_t at) {
-  if ((ctl_ & enable) == 0 || working_ || rx_count_ < block_words || tx_count_ + block_words > tx_words)
-    return;
+  if ((ctl_ & enable) == 0 || working_ || rx_count_ < block_words()) return;
+  if (!digesting() && tx_count_ + block_words() > tx_words) return;
   if (fault_active() && fault_.kind == FaultKind::stall) return;
-  if (request_blocks_ == 0) first_block();
+  if (request_blocks_ == 0 && !digesting()) first_block();
   ++request_blocks_;
   working_ = true;
   if (traits.early_fetch) fetch_block();
   done_at_ = at + engine_ps;
 }
 
+// The key's words are this request's, and of longer keys before it nothing is left.
+void Model::check_keys(std::size_t words) {
+  for (std::size_t word = 0; word < key_.size(); ++word) {
+    if (word >= words) {
+      if (key_[word].value != 0) violate("key word %zu is left of another key", word);
+    } else if (!key_[word].fresh) {
+      violate("key word %zu was not written since the last request", word);
+    } else if (key_[word].writer != user_) {
+      violate("key word %zu is another user's", word);
+    }
+  }
+}
+
 void Model::first_block() {
-  const std::size_t words = 4 + 2 * field(ctl_, 8, 2);
+  constexpr std::array<std::size_t, 5> words_of_key{4, 2, 6, 0, 0};
+  const std::uint32_t method = method_of(ctl_);
+  const std::size_t words =
+      std::min(words_of_key[method] + (method == aes ? 2 * field(ctl_, 8, 2) : 0), key_.size());
+  check_keys(words);
   std::array<std::uint8_t, 32> key{};
-  for (std::size_t word = 0; word < words; ++word) {
-    if (!key_[word].fresh) violate("key word %zu was not written since the last request", word);
-    if (key_[word].fresh && key_[word].writer != user_) violate("key word %zu is another user's", word);
-    std::memcpy(key.data() + 4 * word, &key_[word].value, 4);
-  }
-  const int bits = static_cast<int>(words) * 32;
-  if (field(ctl_, 7, 1) != 0) {
-    AES_set_decrypt_key(key.data(), bits, &schedule_);
+  for (std::size_t word = 0; word < words; ++word) std::memcpy(key.data() + 4 * word, &key_[word].value, 4);
+  if (method == aes) {
+    const int bits = static_cast<int>(words) * 32;
+    if (field(ctl_, 7, 1) != 0) {
+      AES_set_decrypt_key(key.data(), bits, &schedule_);
+    } else {
+      AES_set_encrypt_key(key.data(), bits, &schedule_);
+    }
   } else {
-    AES_set_encrypt_key(key.data(), bits, &schedule_);
+    for (std::size_t part = 0; part < words / 2; ++part) {
+      DES_set_key_unchecked(reinterpret_cast<const_DES_cblock*>(key.data() + 8 * part), &des_[part]);
+    }
   }
+  explicit_bzero(key.data(), key.size());
   if (field(ctl_, 12, 2) == 1) {
-    for (std::size_t word = 0; word < iv_.size(); ++word) {
+    for (std::size_t word = 0; word < block_words(); ++word) {
       if (!iv_[word].fresh) violate("IV word %zu was not written since the last request", word);
       if (iv_[word].fresh && iv_[word].writer != user_) violate("IV word %zu is another user's", word);
       std::memcpy(chain_.data() + 4 * word, &iv_[word].value, 4);
@@ -301,38 +422,84 @@ void Model::first_block() {
 }
 
 void Model::fetch_block() {
-  std::memcpy(block_.data(), rx_.data(), block_.size());
-  rx_count_ -= block_words;
-  std::memmove(rx_.data(), rx_.data() + block_words, rx_count_ * sizeof rx_[0]);
+  const std::size_t words = block_words();
+  std::memcpy(block_.data(), rx_.data(), 4 * words);
+  rx_count_ -= words;
+  std::memmove(rx_.data(), rx_.data() + words, rx_count_ * sizeof rx_[0]);
 }
 
 void Model::finish_block() {
   if (!traits.early_fetch) fetch_block();
-  const std::array<std::uint8_t, 16> in = block_;
-  std::array<std::uint8_t, 16> out{};
+  if (digesting()) {
+    digest_block();
+    state_at_ = done_at_ + traits.state_lag_ps;
+  } else {
+    cipher_block();
+  }
+  working_ = false;
+  ++counters.blocks;
+}
+
+void Model::cipher_block() {
+  const std::size_t bytes = 4 * block_words();
+  const std::uint32_t method = method_of(ctl_);
   const bool decrypt = field(ctl_, 7, 1) != 0;
   const bool cbc = field(ctl_, 12, 2) == 1;
-  std::array<std::uint8_t, 16> input = in;
+  std::array<std::uint8_t, 16> input{};
+  std::array<std::uint8_t, 16> out{};
+  std::copy_n(block_.begin(), bytes, input.begin());
   if (!decrypt && cbc) {
-    for (std::size_t byte = 0; byte < in.size(); ++byte) input[byte] ^= chain_[byte];
+    for (std::size_t byte = 0; byte < bytes; ++byte) input[byte] ^= chain_[byte];
   }
-  if (decrypt) {
+  auto* const from = reinterpret_cast<DES_cblock*>(input.data());
+  auto* const to = reinterpret_cast<DES_cblock*>(out.data());
+  const int direction = decrypt ? DES_DECRYPT : DES_ENCRYPT;
+  if (method == des) {
+    DES_ecb_encrypt(from, to, des_.data(), direction);
+  } else if (method == des3) {
+    DES_ecb3_encrypt(from, to, &des_[0], &des_[1], &des_[2], direction);
+  } else if (decrypt) {
     AES_decrypt(input.data(), out.data(), &schedule_);
   } else {
     AES_encrypt(input.data(), out.data(), &schedule_);
   }
   if (decrypt && cbc) {
-    for (std::size_t byte = 0; byte < out.size(); ++byte) out[byte] ^= chain_[byte];
+    for (std::size_t byte = 0; byte < bytes; ++byte) out[byte] ^= chain_[byte];
   }
-  chain_ = decrypt ? in : out;
-  std::memcpy(tx_.data() + tx_count_, out.data(), out.size());
-  tx_count_ += block_words;
-  working_ = false;
-  ++counters.blocks;
+  std::copy_n(decrypt ? block_.begin() : out.begin(), bytes, chain_.begin());
+  std::memcpy(tx_.data() + tx_count_, out.data(), bytes);
+  tx_count_ += block_words();
+}
+
+void Model::digest_block() {
+  if (method_of(ctl_) == sha1) {
+    SHA_CTX context{};
+    SHA1_Init(&context);
+    context.h0 = state_[0];
+    context.h1 = state_[1];
+    context.h2 = state_[2];
+    context.h3 = state_[3];
+    context.h4 = state_[4];
+    SHA1_Transform(&context, block_.data());
+    state_ = {context.h0, context.h1, context.h2, context.h3, context.h4};
+  } else {
+    MD5_CTX context{};
+    MD5_Init(&context);
+    context.A = state_[0];
+    context.B = state_[1];
+    context.C = state_[2];
+    context.D = state_[3];
+    MD5_Transform(&context, block_.data());
+    state_ = {context.A, context.B, context.C, context.D, 0};
+  }
 }
 
 bool Model::keys_are_zero() const {
   return std::all_of(key_.begin(), key_.end(), [](const Cell& cell) { return cell.value == 0; });
+}
+
+bool Model::state_is_zero() const {
+  return std::all_of(iv_.begin(), iv_.end(), [](const Cell& cell) { return cell.value == 0; });
 }
 
 }  // namespace sunxi::board

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <openssl/aes.h>
+#include <openssl/des.h>
 
 #include <array>
 #include <atomic>
@@ -39,9 +40,15 @@ struct Fault {
 struct Traits {
   bool iv_readback_wrong = true;  // A10, A13
   bool has_cts_length = false;    // A33, V3s
+  bool sha1_big_endian = false;   // A33, V3s: the words of SHA-1's state are byte-swapped, both ways
+  // As before, but the fifth word goes in unswapped: what the vendor's driver has for an A33, and Linux has
+  // not.
+  bool sha1_word4_plain = false;
   // Whether the words of a block leave the input FIFO when its work begins, or when it is done: not known
   // of the silicon, so a driver must be right with both.
   bool early_fetch = true;
+  // From when CTL shows that a digest is done until its words can be read: more than one load takes.
+  std::uint64_t state_lag_ps = 150'000;
 };
 
 struct Counters {
@@ -71,6 +78,8 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   void set_fault(const Fault& fault);
   [[nodiscard]] bool stopped() const { return ctl_ == 0; }
   [[nodiscard]] bool keys_are_zero() const;
+  // The IV registers, which a digest's state goes through, too.
+  [[nodiscard]] bool state_is_zero() const;
   void violate(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   // One user at a time; a user who was killed inside is waited for no longer than it takes to notice.
@@ -99,6 +108,8 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   [[nodiscard]] bool fault_active() const;
   void control(std::uint32_t value, Who who);
   void start(std::uint32_t value, Who who);
+  void start_digest(std::uint32_t value);
+  void end_data(std::uint32_t value);
   void stop();
   void receive(std::uint32_t value, Who who);
   [[nodiscard]] std::uint32_t give();
@@ -106,14 +117,21 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   void run();
   void try_block(std::uint64_t at);
   void first_block();
+  void check_keys(std::size_t words);
   void fetch_block();
   void finish_block();
+  void cipher_block();
+  void digest_block();
+  [[nodiscard]] std::uint32_t digest_word(std::size_t word);
+  [[nodiscard]] std::uint32_t swapped(std::uint32_t value, std::size_t word, bool in) const;
+  [[nodiscard]] bool digesting() const;
+  [[nodiscard]] std::size_t block_words() const;
   [[nodiscard]] Cell* cell(std::size_t offset);
 
   std::uint32_t ctl_ = 0;
   std::array<Cell, 8> key_{};
-  std::array<Cell, 4> iv_{};
-  std::array<std::uint32_t, 4> counter_{};
+  std::array<Cell, 5> iv_{};  // the fifth is CNT0
+  std::array<std::uint32_t, 3> counter_{};
   std::uint32_t interrupts_ = 0;
   std::uint32_t cts_length_ = 0;
 
@@ -123,8 +141,13 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   std::size_t tx_count_ = 0;
 
   AES_KEY schedule_{};
+  std::array<DES_key_schedule, 3> des_{};
   std::array<std::uint8_t, 16> chain_{};
-  std::array<std::uint8_t, 16> block_{};
+  std::array<std::uint32_t, 5> state_{};  // of a digest, as numbers
+  std::array<std::uint8_t, 64> block_{};
+  bool end_declared_ = false;
+  bool end_seen_ = false;
+  std::uint64_t state_at_ = 0;  // ps, when its words can be read
   bool working_ = false;
   std::uint64_t done_at_ = 0;  // ps
   std::uint64_t request_blocks_ = 0;

@@ -19,15 +19,19 @@
 namespace sunxi::board {
 namespace {
 
-constexpr std::uint64_t magic = 0x73756e7869'0001;
+constexpr std::uint64_t magic = 0x73756e7869'0002;
+
+constexpr Traits sun4i{.iv_readback_wrong = true};
+constexpr Traits sun7i{.iv_readback_wrong = false};
+constexpr Traits sun8i{.iv_readback_wrong = false, .has_cts_length = true, .sha1_big_endian = true};
 
 constexpr std::array socs{
-    BoardSoc{"A10", "allwinner,sun4i-a10", "1c15000.crypto-engine", 0x01c15000, {true, false}},
-    BoardSoc{"A13", "allwinner,sun5i-a13", "1c15000.crypto-engine", 0x01c15000, {true, false}},
-    BoardSoc{"A20", "allwinner,sun7i-a20", "1c15000.crypto-engine", 0x01c15000, {false, false}},
-    BoardSoc{"A31", "allwinner,sun6i-a31", "1c15000.crypto-engine", 0x01c15000, {false, false}},
-    BoardSoc{"A33", "allwinner,sun8i-a33", "1c15000.crypto-engine", 0x01c15000, {false, true}},
-    BoardSoc{"V3s", "allwinner,sun8i-v3s", "1c15000.crypto", 0x01c15000, {false, true}},
+    BoardSoc{"A10", "allwinner,sun4i-a10", "1c15000.crypto-engine", 0x01c15000, sun4i},
+    BoardSoc{"A13", "allwinner,sun5i-a13", "1c15000.crypto-engine", 0x01c15000, sun4i},
+    BoardSoc{"A20", "allwinner,sun7i-a20", "1c15000.crypto-engine", 0x01c15000, sun7i},
+    BoardSoc{"A31", "allwinner,sun6i-a31", "1c15000.crypto-engine", 0x01c15000, sun7i},
+    BoardSoc{"A33", "allwinner,sun8i-a33", "1c15000.crypto-engine", 0x01c15000, sun8i},
+    BoardSoc{"V3s", "allwinner,sun8i-v3s", "1c15000.crypto", 0x01c15000, sun8i},
 };
 
 constexpr std::array<std::string_view, 6> fault_names{"none",  "stall", "overcount",
@@ -160,6 +164,8 @@ bool configure_board(State& state, std::string_view key, std::string_view value)
     state.model.gated = value == "1" || value == "yes";
   } else if (key == "early-fetch") {
     state.model.traits.early_fetch = value == "1" || value == "yes";
+  } else if (key == "sha1-word4-plain") {
+    state.model.traits.sha1_word4_plain = value == "1" || value == "yes";
   } else if (key == "refuse-open" || key == "refuse-map") {
     std::uint64_t error = 0;
     good = number(value, error);

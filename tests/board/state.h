@@ -43,7 +43,7 @@ struct State {
 [[nodiscard]] State* open_board(const char* folder);
 
 // One setting: engine-ns=133, fault=KIND[:AFTER[:DURATION[:AMOUNT]]], bound=NAME, gated=1,
-// refuse-open=ERRNO, refuse-map=ERRNO. False if it is none of these.
+// early-fetch=0, sha1-word4-plain=1, refuse-open=ERRNO, refuse-map=ERRNO. False if it is none of these.
 [[nodiscard]] bool configure_board(State& state, std::string_view key, std::string_view value);
 
 }  // namespace sunxi::board

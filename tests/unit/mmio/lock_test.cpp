@@ -201,3 +201,28 @@ TEST_CASE("lock: threads and processes exclude each other", "[lock]") {
   }
   CHECK(fixture.shared.words.word == 0);
 }
+
+TEST_CASE_METHOD(LockFixture, "lock: it is known whether another process used the engine last", "[lock]") {
+  REQUIRE(lock.acquire(self, process) == Taken::yes);
+  CHECK(lock.changed_hands(self));
+  CHECK_FALSE(lock.changed_hands(self));
+  lock.release(process);
+  REQUIRE(lock.acquire(self, process) == Taken::yes);
+  CHECK_FALSE(lock.changed_hands(self));
+  lock.release(process);
+
+  const pid_t child = fork();
+  if (child == 0) {
+    const LockIdentity own;
+    if (lock.acquire(own, process) != Taken::yes) _exit(1);
+    const bool changed = lock.changed_hands(own) && !lock.changed_hands(own);
+    lock.release(process);
+    _exit(changed ? 0 : 2);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  REQUIRE(lock.acquire(self, process) == Taken::yes);
+  CHECK(lock.changed_hands(self));
+  lock.release(process);
+}

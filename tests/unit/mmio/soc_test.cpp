@@ -53,10 +53,18 @@ TEST_CASE("soc: unknown names and addresses", "[soc]") {
 }
 
 TEST_CASE("soc: which engines are driven", "[soc]") {
-  const CipherSpec spec{Cipher::aes, Mode::cbc, 16, 16, 16};
+  const CipherSpec cbc{Cipher::aes, Mode::cbc, 16, 16, 16};
+  const CipherSpec ctr{Cipher::aes, Mode::ctr, 16, 16, 16};
+  const DigestSpec sha1{Digest::sha1, 64, 20};
+  const DigestSpec sha256{Digest::sha256, 64, 32};
   for (const Soc& soc : known_socs()) {
     INFO(soc.name);
-    CHECK(engine_supports(soc.kind, spec) == (soc.kind == EngineKind::sun4i_ss));
+    const bool driven = soc.kind == EngineKind::sun4i_ss;
+    CHECK(engine_driven(soc.kind) == driven);
+    CHECK((engine_algorithm(soc.kind, cbc) != no_algorithm) == driven);
+    CHECK((engine_algorithm(soc.kind, sha1) != no_algorithm) == driven);
+    CHECK(engine_algorithm(soc.kind, ctr) == no_algorithm);
+    CHECK(engine_algorithm(soc.kind, sha256) == no_algorithm);
     // Whoever relies on a register that an erratum has broken is wrong on all of these.
     if (soc.kind == EngineKind::sun4i_ss) CHECK(soc.errata.has(Erratum::key_lost));
   }
