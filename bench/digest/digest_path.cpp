@@ -34,35 +34,38 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// The reference, sunxi, and the reference again.
-constexpr std::size_t sides = 3;
-constexpr int slices = 10;
+// Of the reference and its subject, which are sunxi or another reference.
+constexpr std::size_t reference_side = 0, ours_side = 1, again_side = 2, sides = 3;
+constexpr int slices = 20;
 
 struct Measured {
-  std::array<double, sides> ratios;  // of the rate to the reference's, in the median of the pairs
-  double base;                       // seconds of the reference
+  double ours, again;  // rate to the reference's, in the median of the pairs
+  double base;         // seconds of the reference
 };
 
-// Runs work(side) in slices, forwards and backwards, so that whatever else the machine does meets all sides.
+// Runs work(side) in slices, by turns: each comes after the other, never after itself, and whatever else the
+// machine does meets both.
 template <class Before, class Work>
 Measured measure(int pairs, Before&& before, Work&& work) {
   std::array<std::vector<double>, sides> ratios;
   std::vector<double> base;
   for (int i = 0; i < pairs; ++i) {
     before();
-    std::array<double, sides> sums{};
-    for (int slice = 0; slice <= slices; ++slice) {
-      for (std::size_t k = 0; k < sides; ++k) {
-        const std::size_t side = (slice + i) % 2 == 0 ? k : sides - 1 - k;
-        const double start = cpu_seconds();
-        work(side);
-        if (slice > 0) sums[side] += cpu_seconds() - start;  // the first only warms
+    for (const std::size_t subject : {ours_side, again_side}) {
+      const std::array turns{i % 2 == 0 ? reference_side : subject, i % 2 == 0 ? subject : reference_side};
+      std::array<double, sides> sums{};
+      for (int slice = 0; slice <= slices; ++slice) {
+        for (const std::size_t side : turns) {
+          const double start = cpu_seconds();
+          work(side);
+          if (slice > 0) sums[side] += cpu_seconds() - start;  // the first only warms
+        }
       }
+      ratios[subject].push_back(sums[reference_side] / sums[subject]);
+      base.push_back(sums[reference_side] / slices);
     }
-    for (std::size_t k = 0; k < sides; ++k) ratios[k].push_back(sums[0] / sums[k]);
-    base.push_back(sums[0] / slices);
   }
-  return {{median(ratios[0]), median(ratios[1]), median(ratios[2])}, median(base)};
+  return {median(ratios[ours_side]), median(ratios[again_side]), median(base)};
 }
 
 // The same buffers for all, so that their addresses make no difference.
@@ -120,10 +123,12 @@ void digests(const std::string& module_directory, int pairs, const std::string& 
       for (std::size_t k = 0; k < sides; ++k) {
         gaps.push_back(std::make_unique<char[]>(16 * (random() % 40) + 1));
         const std::size_t side = (k + random() % 2) % sides;
-        if (!subjects[side]) subjects[side] = std::make_unique<Subject>(side == 1 ? ours : reference, name);
+        if (!subjects[side])
+          subjects[side] = std::make_unique<Subject>(side == ours_side ? ours : reference, name);
       }
       for (std::size_t side = 0; side < sides; ++side) {
-        if (!subjects[side]) subjects[side] = std::make_unique<Subject>(side == 1 ? ours : reference, name);
+        if (!subjects[side])
+          subjects[side] = std::make_unique<Subject>(side == ours_side ? ours : reference, name);
       }
     };
     for (const auto& [way, title] : {std::pair{Way::one_shot, "one-shot"},
@@ -134,7 +139,7 @@ void digests(const std::string& module_directory, int pairs, const std::string& 
         const Measured result =
             measure(pairs, renew, [&](std::size_t side) { subjects[side]->run(way, size, count); });
         std::printf("%-10s %-20s %6zu %10.0f %8.3f %8.3f\n", name.c_str(), title, size,
-                    1e9 * result.base / count, result.ratios[1], result.ratios[2]);
+                    1e9 * result.base / count, result.ours, result.again);
         std::fflush(stdout);
       }
     }
@@ -151,16 +156,17 @@ void handshakes(const std::string& module_directory, int pairs) {
     std::array<std::unique_ptr<Handshakes>, sides> subjects;
     const auto renew = [&] {
       for (std::size_t side = 0; side < sides; ++side)
-        subjects[side] = std::make_unique<Handshakes>(side == 1 ? ours : reference, version, suite, identity);
+        subjects[side] =
+            std::make_unique<Handshakes>(side == ours_side ? ours : reference, version, suite, identity);
     };
-    constexpr int count = 15;
+    constexpr int count = 8;
     const Measured result = measure(pairs, renew, [&](std::size_t side) {
       for (int i = 0; i < count; ++i) {
         if (!subjects[side]->run(0)) std::abort();
       }
     });
     std::printf("%-38s %12.0f %8.3f %8.3f\n", version == TLS1_3_VERSION ? "TLS 1.3" : suite,
-                count / result.base, result.ratios[1], result.ratios[2]);
+                count / result.base, result.ours, result.again);
     std::fflush(stdout);
   }
 }

@@ -589,6 +589,24 @@ TEST_CASE("a message that has begun in software is nobody's session, its duplica
   CHECK(plan.begun == 0);
 }
 
+TEST_CASE("a used context's next message is a session's again") {
+  Setup setup;
+  FakePlan& plan = digest_plan("afalg", Way::messages);
+  const Library library("sunxi", initialise);
+  Message message(library, "SHA2-256");
+  REQUIRE(message.update(100) == 1);  // software's, and the copy's as well
+  Message copy(library, "SHA2-256");
+  REQUIRE(copy.copy(message) == 1);
+  std::uint64_t begun = 0;
+  for (Message* used : {&message, &copy, &message}) {
+    used->init();
+    REQUIRE(used->update(20'000) == 1);
+    CHECK(plan.begun == ++begun);
+    REQUIRE(used->final() == 1);
+    CHECK(used->is_of(20'000));
+  }
+}
+
 TEST_CASE("whole blocks alone are absorbed, from the middle of a message as well") {
   Setup setup;
   FakePlan& plan = digest_plan("afalg", Way::absorb);
