@@ -74,6 +74,11 @@ std::array<unsigned char, EVP_MAX_MD_SIZE> out_buffer;
 
 enum class Way : std::uint8_t { one_shot, update_final, dup_final };
 
+const char* title_of(Way way) {
+  if (way == Way::one_shot) return "one-shot";
+  return way == Way::update_final ? "init, update, final" : "init, dup, final";
+}
+
 class Subject {
  public:
   Subject(const Library& library, const std::string& name) : digest_(library.digest(name)) {
@@ -131,14 +136,12 @@ void digests(const std::string& module_directory, int pairs, const std::string& 
           subjects[side] = std::make_unique<Subject>(side == ours_side ? ours : reference, name);
       }
     };
-    for (const auto& [way, title] : {std::pair{Way::one_shot, "one-shot"},
-                                     {Way::update_final, "init, update, final"},
-                                     {Way::dup_final, "init, dup, final"}}) {
-      for (const std::size_t size : {16, 64, 256, 1024, 8192}) {
+    for (const Way way : {Way::one_shot, Way::update_final, Way::dup_final}) {
+      for (const std::size_t size : std::array<std::size_t, 5>{16, 64, 256, 1024, 8192}) {
         const int count = static_cast<int>(250'000 / (size + 200)) + 1;
         const Measured result =
             measure(pairs, renew, [&](std::size_t side) { subjects[side]->run(way, size, count); });
-        std::printf("%-10s %-20s %6zu %10.0f %8.3f %8.3f\n", name.c_str(), title, size,
+        std::printf("%-10s %-20s %6zu %10.0f %8.3f %8.3f\n", name.c_str(), title_of(way), size,
                     1e9 * result.base / count, result.ours, result.again);
         std::fflush(stdout);
       }
@@ -151,8 +154,8 @@ void handshakes(const std::string& module_directory, int pairs) {
   const PreferringLibrary ours(module_directory);
   const PreferringLibrary reference;
   std::printf("%-38s %12s %8s %8s\n", "handshakes", "default /s", "sunxi", "default");
-  for (const auto& [version, suite] :
-       {std::pair{TLS1_3_VERSION, ""}, {TLS1_2_VERSION, "ECDHE-ECDSA-AES128-SHA256"}}) {
+  for (const int version : {TLS1_3_VERSION, TLS1_2_VERSION}) {
+    const std::string suite = version == TLS1_3_VERSION ? "" : "ECDHE-ECDSA-AES128-SHA256";
     std::array<std::unique_ptr<Handshakes>, sides> subjects;
     const auto renew = [&] {
       for (std::size_t side = 0; side < sides; ++side)
@@ -165,8 +168,8 @@ void handshakes(const std::string& module_directory, int pairs) {
         if (!subjects[side]->run(0)) std::abort();
       }
     });
-    std::printf("%-38s %12.0f %8.3f %8.3f\n", version == TLS1_3_VERSION ? "TLS 1.3" : suite,
-                count / result.base, result.ours, result.again);
+    std::printf("%-38s %12.0f %8.3f %8.3f\n", suite.empty() ? "TLS 1.3" : suite.c_str(), count / result.base,
+                result.ours, result.again);
     std::fflush(stdout);
   }
 }

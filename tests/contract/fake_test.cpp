@@ -487,7 +487,7 @@ constexpr const char* lost_message = "lost a message of more than 1048576 bytes"
 
 TEST_CASE("a session that is lost: its message goes on in software up to 1 MiB, then it is an error") {
   for (const char* name : {"MD5", "SHA2-256", "SHA2-512"}) {
-    for (const std::size_t more : {0, 1}) {
+    for (const std::size_t more : {std::size_t{0}, std::size_t{1}}) {
       for (const int where : {0, 1, 2, 3}) {
         INFO(name << " " << more << " " << where);
         Setup setup;
