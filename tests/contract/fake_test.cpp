@@ -461,6 +461,8 @@ class Message {
  public:
   Message(const Library& library, const char* name) : digest_(library.digest(name)) { init(); }
   void init() { REQUIRE(EVP_DigestInit_ex2(context_.get(), digest_.get(), nullptr) == 1); }
+  // The same context of ours, which OpenSSL 3.0 replaces where a digest is named.
+  void init_again() { REQUIRE(EVP_DigestInit_ex2(context_.get(), nullptr, nullptr) == 1); }
   int update(std::size_t bytes) {
     const std::vector<std::uint8_t> data(bytes, 0x5a);
     return EVP_DigestUpdate(context_.get(), data.data(), data.size());
@@ -525,7 +527,7 @@ TEST_CASE("a session that is lost: its message goes on in software up to 1 MiB, 
           CHECK(another.copy(message) == 0);
         }
         // ... until a new message.
-        message.init();
+        message.init_again();
         REQUIRE(message.update(40'000) == 1);
         CHECK(message.final() == 1);
         CHECK(message.is_of(40'000));
@@ -599,7 +601,7 @@ TEST_CASE("a used context's next message is a session's again") {
   REQUIRE(copy.copy(message) == 1);
   std::uint64_t begun = 0;
   for (Message* used : {&message, &copy, &message}) {
-    used->init();
+    used->init_again();
     REQUIRE(used->update(20'000) == 1);
     CHECK(plan.begun == ++begun);
     REQUIRE(used->final() == 1);
