@@ -114,7 +114,7 @@ class DigestContext {
     limit_ = from.limit_;
     all_bytes_ += bytes_;
     bytes_ = 0;
-    touched_ = from.touched_;
+    touched_ = from.touched_ || from.bytes_ != 0;
     return from.committed_ == nullptr || double_session(from);
   }
 
@@ -271,7 +271,7 @@ class DigestContext {
   Provider* provider_;
   Committed* committed_ = nullptr;
   std::uint64_t all_bytes_ = 0;  // by software before that
-  bool touched_ = false;         // a backend absorbed something since init
+  bool touched_ = false;  // since init a backend absorbed something, or what this is a copy of anything
 };
 
 // ---- The C side ----------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random comparison of every cipher of ours with the default provider's, call by call and byte for byte.
+// Random comparison of every cipher and digest of ours with the default provider's, call by call and byte for
+// byte.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@ namespace sunxi::test {
 
 struct CampaignOptions {
   std::uint64_t seed = 1;
-  std::uint64_t first = 0;                                      // number of the first case, to repeat one
-  std::uint64_t cases = 1000;                                   // of each cipher
-  std::size_t largest = 300'000;                                // bytes of one case
-  std::vector<std::string> ciphers;                             // empty: all that ours offers
-  std::function<void(const std::string&cipher)> before, after;  // what is done to one; may be empty
+  std::uint64_t first = 0;              // number of the first case, to repeat one
+  std::uint64_t cases = 1000;           // of each algorithm
+  std::size_t largest = 300'000;        // bytes of one case
+  std::vector<std::string> algorithms;  // ciphers and digests; empty: all that ours offers
+  std::function<void(const std::string&algorithm)> before, after;  // what is done to one; may be empty
 };
 
 // The first difference found, as text that names the case; empty if there is none.

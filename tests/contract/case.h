@@ -127,5 +127,8 @@ class Case {
 [[nodiscard]] std::unique_ptr<Case> make_record_case(const Library& ours, const Library& reference,
                                                      const std::string& name, std::uint64_t seed,
                                                      std::size_t largest);
+// Digests. What Case::run() returns.
+[[nodiscard]] std::string run_digest_case(const Library& ours, const Library& reference,
+                                          const std::string& name, std::uint64_t seed, std::size_t largest);
 
 }  // namespace sunxi::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The provider alone, over backends that serve, decline, and fail in the middle.
+#include <openssl/core_dispatch.h>
 #include <openssl/params.h>
 
 #include <array>
@@ -31,11 +32,21 @@ class Setup {
     setenv("SUNXI_LOG", "off", 1);
     setenv("SUNXI_ALGORITHMS", every_algorithm, 1);
   }
-  // `cases` of each cipher.
-  void compare(std::uint64_t seed, std::uint64_t cases = 150) {
+  // `cases` of each.
+  void compare_ciphers(std::uint64_t seed, std::uint64_t cases = 150) {
+    compare(&Library::ciphers, seed, cases);
+  }
+  void compare_digests(std::uint64_t seed, std::uint64_t cases = 100) {
+    compare(&Library::digests, seed, cases);
+  }
+
+ private:
+  void compare(std::vector<std::string> (Library::*names)() const, std::uint64_t seed, std::uint64_t cases) {
     const Library ours("sunxi", initialise);
     const Library reference = reference_library();
-    const std::string trouble = run_campaign(ours, reference, seeded(seed, cases));
+    CampaignOptions options = seeded(seed, cases);
+    options.algorithms = (ours.*names)();
+    const std::string trouble = run_campaign(ours, reference, options);
     INFO(trouble);
     CHECK(trouble.empty());
     for (const char* name : {"mmio", "cryptodev", "afalg"}) {
@@ -51,7 +62,7 @@ TEST_CASE("streams over one backend that serves equal the default provider's") {
   plan.exists = true;
   for (const char* min_bytes : {"0", "16", "512"}) {
     setenv("SUNXI_MIN_BYTES", min_bytes, 1);
-    setup.compare(11);
+    setup.compare_ciphers(11);
   }
   unsetenv("SUNXI_MIN_BYTES");
   CHECK(plan.bytes > 1'000'000);
@@ -66,7 +77,7 @@ TEST_CASE("streams over a backend that always declines equal the default provide
   setenv("SUNXI_MIN_BYTES", "0", 1);
   for (const Outcome refusal : {Outcome::busy, Outcome::unavailable, Outcome::unsupported, Outcome::failed}) {
     plan.refusal = refusal;
-    setup.compare(12);
+    setup.compare_ciphers(12);
   }
   unsetenv("SUNXI_MIN_BYTES");
   CHECK(plan.calls > 0);
@@ -80,7 +91,7 @@ TEST_CASE("streams over a backend that fails at its k-th call equal the default 
   setenv("SUNXI_MIN_BYTES", "0", 1);
   for (const unsigned every : {2U, 3U, 7U}) {
     plan.fails_every = every;
-    setup.compare(100 + every);
+    setup.compare_ciphers(100 + every);
   }
   unsetenv("SUNXI_MIN_BYTES");
   CHECK(plan.bytes > 100'000);
@@ -94,14 +105,14 @@ TEST_CASE("three backends, each of which fails now and then, in the configured o
     fake_plan(name).fails_every = every++;
   }
   setenv("SUNXI_MIN_BYTES", "0", 1);
-  setup.compare(13);
+  setup.compare_ciphers(13);
   unsetenv("SUNXI_MIN_BYTES");
   CHECK(fake_plan("afalg").bytes > 0);
 }
 
 TEST_CASE("streams without any backend equal the default provider's") {
   Setup setup;
-  setup.compare(14);
+  setup.compare_ciphers(14);
 }
 
 class Session {
@@ -331,6 +342,314 @@ TEST_CASE("equal keys keep their session, others give it back") {
   }
   CHECK(plan.live_sessions == 0);
   CHECK(plan.contract_violations == 0);
+}
+
+// ---- Digests ---------------------------------------------------------------------------------------
+
+using Way = Backend::DigestWay;
+
+FakePlan& digest_plan(const char* name, Way way) {
+  FakePlan& plan = fake_plan(name);
+  plan.exists = true;
+  plan.digests = way;
+  return plan;
+}
+
+// A variable that is set as long as the object lives.
+class Environment {
+ public:
+  Environment(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST_CASE("digests over one backend that serves equal the default provider's") {
+  for (const Way way : {Way::absorb, Way::messages}) {
+    for (const bool refuses_clones : {false, true}) {
+      if (refuses_clones && way == Way::absorb) continue;
+      INFO(static_cast<int>(way) << refuses_clones);
+      Setup setup;
+      FakePlan& plan = digest_plan("afalg", way);
+      plan.refuses_clones = refuses_clones;
+      for (const char* min_bytes : {"0", "512", "never"}) {
+        const Environment variable("SUNXI_MIN_BYTES", min_bytes);
+        const std::uint64_t calls = plan.calls;
+        setup.compare_digests(21);
+        CHECK((plan.calls == calls) == (std::string(min_bytes) == "never"));
+      }
+      CHECK(plan.bytes > 10'000'000);
+      if (way == Way::absorb) {
+        CHECK(plan.absorbed > 1000);
+      } else {
+        CHECK(plan.begun > 1000);
+        CHECK(plan.extended > 1000);
+        CHECK(plan.concluded > 300);
+        CHECK((plan.cloned > 300) != refuses_clones);
+      }
+    }
+  }
+}
+
+TEST_CASE("digests with the thresholds that nobody has set") {
+  for (const Way way : {Way::absorb, Way::messages}) {
+    Setup setup;
+    FakePlan& plan = digest_plan("afalg", way);
+    setup.compare_digests(22);
+    CHECK(plan.calls > 100);
+  }
+}
+
+TEST_CASE("digests over a backend that always declines equal the default provider's") {
+  const Environment variable("SUNXI_MIN_BYTES", "0");
+  for (const Way way : {Way::absorb, Way::messages}) {
+    for (const Outcome refusal :
+         {Outcome::busy, Outcome::unavailable, Outcome::unsupported, Outcome::failed}) {
+      Setup setup;
+      FakePlan& plan = digest_plan("afalg", way);
+      plan.declines = true;
+      plan.refusal = refusal;
+      setup.compare_digests(23, 40);
+      CHECK(plan.calls > 0);
+      CHECK(plan.bytes == 0);
+    }
+  }
+}
+
+TEST_CASE("digests over a backend that fails at its k-th call equal the default provider's") {
+  const Environment variable("SUNXI_MIN_BYTES", "0");
+  for (const Way way : {Way::absorb, Way::messages}) {
+    for (const unsigned every : {2U, 3U, 7U}) {
+      INFO(static_cast<int>(way) << " every " << every);
+      Setup setup;
+      FakePlan& plan = digest_plan("mmio", way);
+      plan.fails_every = every;
+      setup.compare_digests(200 + every);
+      CHECK(plan.bytes > 100'000);
+    }
+  }
+}
+
+TEST_CASE("digests over three backends, each of which fails now and then") {
+  const Environment variable("SUNXI_MIN_BYTES", "0");
+  constexpr std::array<std::array<Way, 3>, 3> orders{{{Way::absorb, Way::messages, Way::messages},
+                                                      {Way::messages, Way::absorb, Way::messages},
+                                                      {Way::messages, Way::none, Way::absorb}}};
+  for (const auto& order : orders) {
+    Setup setup;
+    unsigned every = 5;
+    std::size_t at = 0;
+    for (const char* name : {"mmio", "cryptodev", "afalg"}) {
+      FakePlan& plan = digest_plan(name, order[at++]);
+      plan.fails_every = every++;
+      plan.refuses_clones = every % 2 == 0;
+    }
+    setup.compare_digests(24);
+    CHECK(fake_plan("mmio").calls + fake_plan("cryptodev").calls > 0);
+    CHECK(fake_plan("afalg").calls > 0);
+  }
+}
+
+TEST_CASE("digests without any backend equal the default provider's") {
+  Setup setup;
+  setup.compare_digests(25);
+}
+
+class Message {
+ public:
+  Message(const Library& library, const char* name) : digest_(library.digest(name)) { init(); }
+  void init() { REQUIRE(EVP_DigestInit_ex2(context_.get(), digest_.get(), nullptr) == 1); }
+  int update(std::size_t bytes) {
+    const std::vector<std::uint8_t> data(bytes, 0x5a);
+    return EVP_DigestUpdate(context_.get(), data.data(), data.size());
+  }
+  int final() { return EVP_DigestFinal_ex(context_.get(), out_.data(), nullptr); }
+  int copy(const Message& other) { return EVP_MD_CTX_copy_ex(context_.get(), other.context_.get()); }
+  // Whether the last final gave the digest of that many bytes.
+  [[nodiscard]] bool is_of(std::size_t bytes) const {
+    const std::vector<std::uint8_t> data(bytes, 0x5a);
+    std::array<std::uint8_t, EVP_MAX_MD_SIZE> expected{};
+    EVP_Q_digest(nullptr, EVP_MD_get0_name(EVP_MD_CTX_get0_md(context_.get())), nullptr, data.data(),
+                 data.size(), expected.data(), nullptr);
+    return out_ == expected;
+  }
+
+ private:
+  DigestPtr digest_;
+  DigestContextPtr context_{EVP_MD_CTX_new()};
+  std::array<std::uint8_t, EVP_MAX_MD_SIZE> out_{};
+};
+
+constexpr std::size_t kept_bytes = std::size_t{1} << 20U;
+constexpr const char* lost_message = "lost a message of more than 1048576 bytes";
+
+TEST_CASE("a session that is lost: its message goes on in software up to 1 MiB, then it is an error") {
+  for (const char* name : {"MD5", "SHA2-256", "SHA2-512"}) {
+    for (const std::size_t more : {std::size_t{0}, std::size_t{1}}) {
+      for (const int where : {0, 1, 2, 3}) {
+        INFO(name << " " << more << " " << where);
+        Setup setup;
+        FakePlan& plan = digest_plan("afalg", Way::messages);
+        const Library library("sunxi", initialise);
+        Message message(library, name);
+        const std::size_t whole = kept_bytes + more;
+        REQUIRE(message.update(300'000) == 1);
+        REQUIRE(message.update(whole - 300'001) == 1);
+        REQUIRE(message.update(1) == 1);
+        CHECK(plan.extended == 2);
+        plan.declines = true;
+        plan.refusal = where == 3 ? Outcome::unavailable : Outcome::failed;  // as after a fork
+        const bool good = more == 0;
+        Message copy(library, "SHA1");
+        static_cast<void>(errors());
+        if (where == 1) CHECK(message.update(5) == good);
+        if (where == 2) CHECK(copy.copy(message) == good);
+        CHECK(message.final() == good);
+        if (good) {
+          CHECK(message.is_of(whole + (where == 1 ? 5 : 0)));
+          if (where == 2) {
+            CHECK(copy.final() == 1);
+            CHECK(copy.is_of(whole));
+          }
+        } else {
+          const std::string text = errors();
+          INFO(text);
+          CHECK(text.find(lost_message) != std::string::npos);
+          CHECK(text.find(name) != std::string::npos);
+          // And it stays so ...
+          CHECK(message.update(1) == 0);
+          CHECK(message.final() == 0);
+          Message another(library, name);
+          CHECK(another.copy(message) == 0);
+        }
+        // ... until a new message.
+        message.init();
+        REQUIRE(message.update(40'000) == 1);
+        CHECK(message.final() == 1);
+        CHECK(message.is_of(40'000));
+        plan.declines = false;
+        static_cast<void>(errors());
+      }
+    }
+  }
+  for (const char* name : {"mmio", "cryptodev", "afalg"}) {
+    CHECK(fake_plan(name).contract_violations == 0);
+    CHECK(fake_plan(name).live_sessions == 0);
+  }
+}
+
+TEST_CASE("only a duplicate of a context that is with a session costs one") {
+  Setup setup;
+  FakePlan& plan = digest_plan("afalg", Way::messages);
+  const Library library("sunxi", initialise);
+  {
+    Message message(library, "SHA2-256");
+    Message copy(library, "SHA2-256");
+    REQUIRE(copy.copy(message) == 1);
+    REQUIRE(message.update(1000) == 1);
+    REQUIRE(copy.copy(message) == 1);
+    CHECK(plan.calls == 0);
+    message.init();
+    REQUIRE(message.update(20'000) == 1);
+    CHECK(plan.live_sessions == 1);
+    REQUIRE(copy.copy(message) == 1);
+    CHECK(plan.live_sessions == 2);
+    REQUIRE(copy.copy(message) == 1);  // the one before is given back
+    CHECK(plan.live_sessions == 2);
+    REQUIRE(copy.final() == 1);
+    CHECK(copy.is_of(20'000));
+    CHECK(plan.live_sessions == 1);
+    REQUIRE(message.final() == 1);
+    CHECK(plan.live_sessions == 0);
+    REQUIRE(copy.copy(message) == 1);  // finished
+    copy.init();
+    REQUIRE(copy.update(20'000) == 1);
+    CHECK(plan.live_sessions == 1);
+  }
+  CHECK(plan.live_sessions == 0);
+  CHECK(plan.contract_violations == 0);
+}
+
+TEST_CASE("a message that has begun in software is nobody's session, its duplicate's neither") {
+  Setup setup;
+  FakePlan& plan = digest_plan("afalg", Way::messages);
+  const Library library("sunxi", initialise);
+  Message message(library, "SHA2-256");
+  Message copy(library, "SHA2-256");
+  REQUIRE(message.update(100) == 1);
+  REQUIRE(copy.copy(message) == 1);
+  REQUIRE(copy.update(50'000) == 1);
+  REQUIRE(copy.final() == 1);
+  CHECK(copy.is_of(50'100));
+  REQUIRE(message.update(50'000) == 1);
+  REQUIRE(message.final() == 1);
+  CHECK(message.is_of(50'100));
+  CHECK(plan.begun == 0);
+}
+
+// Through the functions themselves: OpenSSL 3.0 takes a new context for every init, 3.5 does not.
+TEST_CASE("a used context's next message is a session's again") {
+  Setup setup;
+  FakePlan& plan = digest_plan("afalg", Way::messages);
+  const Library library("sunxi", initialise);
+  int no_store = 0;
+  const OSSL_ALGORITHM* row = OSSL_PROVIDER_query_operation(library.provider(), OSSL_OP_DIGEST, &no_store);
+  while (std::string(row->algorithm_names).find("SHA2-256:") != 0) ++row;
+  const auto function = [&](int id, auto* type) {
+    const OSSL_DISPATCH* one = row->implementation;
+    while (one->function_id != id) ++one;
+    return reinterpret_cast<decltype(type)>(one->function);
+  };
+  const auto init = function(OSSL_FUNC_DIGEST_INIT, static_cast<OSSL_FUNC_digest_init_fn*>(nullptr));
+  const auto update = function(OSSL_FUNC_DIGEST_UPDATE, static_cast<OSSL_FUNC_digest_update_fn*>(nullptr));
+  const auto release = function(OSSL_FUNC_DIGEST_FREECTX, static_cast<OSSL_FUNC_digest_freectx_fn*>(nullptr));
+  const auto duplicate = function(OSSL_FUNC_DIGEST_DUPCTX, static_cast<OSSL_FUNC_digest_dupctx_fn*>(nullptr));
+  void* const one = function(OSSL_FUNC_DIGEST_NEWCTX, static_cast<OSSL_FUNC_digest_newctx_fn*>(nullptr))(
+      OSSL_PROVIDER_get0_provider_ctx(library.provider()));
+  const std::vector<std::uint8_t> data(20'000, 0x5a);
+  REQUIRE(init(one, nullptr) == 1);
+  REQUIRE(update(one, data.data(), 100) == 1);  // software's, and the copy's as well
+  void* const copy = duplicate(one);
+  std::uint64_t begun = 0;
+  for (void* used : {one, copy, one}) {
+    REQUIRE(init(used, nullptr) == 1);
+    REQUIRE(update(used, data.data(), data.size()) == 1);
+    CHECK(plan.begun == ++begun);
+  }
+  CHECK(plan.live_sessions == 2);
+  release(one);
+  release(copy);
+  CHECK(plan.live_sessions == 0);
+}
+
+TEST_CASE("whole blocks alone are absorbed, from the middle of a message as well") {
+  Setup setup;
+  FakePlan& plan = digest_plan("afalg", Way::absorb);
+  const Library library("sunxi", initialise);
+  for (const char* name : {"MD5", "SHA1", "SHA2-224", "SHA2-256"}) {
+    INFO(name);
+    plan.bytes = plan.absorbed = 0;
+    Message message(library, name);
+    REQUIRE(message.update(511) == 1);
+    CHECK(plan.absorbed == 0);
+    REQUIRE(message.update(1000) == 1);  // one byte ends a block
+    CHECK(plan.bytes == 960);            // 999 and 39 of them stay
+    Message copy(library, name);
+    REQUIRE(copy.copy(message) == 1);
+    REQUIRE(copy.update(640) == 1);  // 25 end a block, 615 are left
+    CHECK(plan.bytes == 960 + 576);
+    REQUIRE(copy.final() == 1);
+    CHECK(copy.is_of(2151));
+    REQUIRE(message.final() == 1);
+    CHECK(message.is_of(1511));
+  }
+  plan.calls = 0;
+  Message wide(library, "SHA2-512");
+  REQUIRE(wide.update(100'000) == 1);
+  CHECK(plan.calls == 0);
 }
 
 }  // namespace

@@ -29,11 +29,19 @@ namespace {
 
 constexpr const char* module_directory = SUNXI_MODULE_DIRECTORY;
 
+void add_name(const char* name, void* set) {
+  static_cast<std::set<std::string>*>(set)->insert(name);
+}
+
 std::set<std::string> names_of(const EVP_CIPHER* cipher) {
   std::set<std::string> names;
-  EVP_CIPHER_names_do_all(
-      cipher, [](const char* name, void* set) { static_cast<std::set<std::string>*>(set)->insert(name); },
-      &names);
+  EVP_CIPHER_names_do_all(cipher, add_name, &names);
+  return names;
+}
+
+std::set<std::string> names_of(const EVP_MD* digest) {
+  std::set<std::string> names;
+  EVP_MD_names_do_all(digest, add_name, &names);
   return names;
 }
 
@@ -169,6 +177,94 @@ TEST_CASE("names, numbers, flags and lengths are the default provider's") {
     CHECK(EVP_CIPHER_CTX_get_key_length(in_a.get()) == EVP_CIPHER_CTX_get_key_length(in_b.get()));
     CHECK(EVP_CIPHER_CTX_get_iv_length(in_a.get()) == EVP_CIPHER_CTX_get_iv_length(in_b.get()));
     CHECK(EVP_CIPHER_CTX_get_tag_length(in_a.get()) == EVP_CIPHER_CTX_get_tag_length(in_b.get()));
+  }
+}
+
+TEST_CASE("digests: names, numbers, flags and lengths are the default provider's") {
+  const Library ours("sunxi", module_directory);
+  const Library reference("default");
+  CHECK(ours.digests() == std::vector<std::string>{"MD5", "SHA1", "SHA2-224", "SHA2-256", "SHA2-384",
+                                                   "SHA2-512", "SHA2-512/224", "SHA2-512/256"});
+  for (const std::string& name : ours.digests()) {
+    INFO(name);
+    const DigestPtr a = ours.digest(name);
+    const DigestPtr b = reference.digest(name);
+    CHECK(names_of(a.get()) == names_of(b.get()));
+    CHECK(std::string(EVP_MD_get0_name(a.get())) == EVP_MD_get0_name(b.get()));
+    CHECK(EVP_MD_get0_description(a.get()) != nullptr);
+    CHECK(EVP_MD_get_type(a.get()) == EVP_MD_get_type(b.get()));
+    CHECK(EVP_MD_get_type(a.get()) != NID_undef);
+    CHECK(EVP_MD_get_pkey_type(a.get()) == EVP_MD_get_pkey_type(b.get()));
+    CHECK(EVP_MD_get_flags(a.get()) == EVP_MD_get_flags(b.get()));
+    CHECK(EVP_MD_get_size(a.get()) == EVP_MD_get_size(b.get()));
+    CHECK(EVP_MD_get_block_size(a.get()) == EVP_MD_get_block_size(b.get()));
+    CHECK(keys_of(EVP_MD_gettable_params(a.get())) == keys_of(EVP_MD_gettable_params(b.get())));
+    CHECK(keys_of(EVP_MD_gettable_ctx_params(a.get())) == keys_of(EVP_MD_gettable_ctx_params(b.get())));
+    CHECK(keys_of(EVP_MD_settable_ctx_params(a.get())) == keys_of(EVP_MD_settable_ctx_params(b.get())));
+    const auto constants = [](const EVP_MD* digest) {
+      std::array<std::size_t, 2> sizes{9, 9};
+      std::array<int, 2> flags{9, 9};
+      std::array params{OSSL_PARAM_construct_size_t(OSSL_DIGEST_PARAM_SIZE, sizes.data()),
+                        OSSL_PARAM_construct_size_t(OSSL_DIGEST_PARAM_BLOCK_SIZE, &sizes[1]),
+                        OSSL_PARAM_construct_int(OSSL_DIGEST_PARAM_XOF, flags.data()),
+                        OSSL_PARAM_construct_int(OSSL_DIGEST_PARAM_ALGID_ABSENT, &flags[1]),
+                        OSSL_PARAM_construct_end()};
+      CHECK(EVP_MD_get_params(digest, params.data()) == 1);
+      return std::array{sizes[0], sizes[1], static_cast<std::size_t>(flags[0]),
+                        static_cast<std::size_t>(flags[1])};
+    };
+    CHECK(constants(a.get()) == constants(b.get()));
+    // As a context has them too.
+    const DigestContextPtr in_a(EVP_MD_CTX_new());
+    const DigestContextPtr in_b(EVP_MD_CTX_new());
+    REQUIRE(EVP_DigestInit_ex2(in_a.get(), a.get(), nullptr) == 1);
+    REQUIRE(EVP_DigestInit_ex2(in_b.get(), b.get(), nullptr) == 1);
+    CHECK(keys_of(EVP_MD_CTX_gettable_params(in_a.get())) == keys_of(EVP_MD_CTX_gettable_params(in_b.get())));
+    CHECK(keys_of(EVP_MD_CTX_settable_params(in_a.get())) == keys_of(EVP_MD_CTX_settable_params(in_b.get())));
+    CHECK(EVP_MD_CTX_get_size(in_a.get()) == EVP_MD_CTX_get_size(in_b.get()));
+  }
+  // AlgorithmIdentifiers without NULL, which signatures and CMS go by.
+  for (const char* name : {"SHA1", "SHA2-256", "SHA2-512/256"})
+    CHECK((EVP_MD_get_flags(ours.digest(name).get()) & EVP_MD_FLAG_DIGALGID_ABSENT) != 0);
+}
+
+TEST_CASE("no other digest") {
+  const Library ours("sunxi", module_directory);
+  for (const char* name :
+       {"MD5-SHA1", "MD4", "SHA3-224", "SHA3-256", "SHA3-384", "SHA3-512", "SHAKE-128", "SHAKE-256",
+        "KECCAK-KMAC-128", "BLAKE2B-512", "BLAKE2S-256", "SM3", "RIPEMD-160", "WHIRLPOOL", "MDC2", "NULL"}) {
+    INFO(name);
+    const DigestPtr digest(EVP_MD_fetch(ours.get(), name, nullptr));
+    CHECK_FALSE(digest);
+    static_cast<void>(errors());
+  }
+  const Environment some("SUNXI_ALGORITHMS", "-SHA-1, -md5");
+  CHECK(Library("sunxi", module_directory).digests().size() == 6);
+}
+
+TEST_CASE("SHA-1 takes the master secret of SSL 3.0 as the default provider's does, the others do not") {
+  const Library ours("sunxi", module_directory);
+  const Library reference("default");
+  for (const std::string& name : ours.digests()) {
+    const auto answers = [&](const Library& library, int bytes) {
+      const DigestPtr digest = library.digest(name);
+      const DigestContextPtr context(EVP_MD_CTX_new());
+      std::array<std::uint8_t, 64> secret{};
+      std::iota(secret.begin(), secret.end(), std::uint8_t{3});
+      std::vector<int> all{EVP_DigestInit_ex2(context.get(), digest.get(), nullptr),
+                           EVP_DigestUpdate(context.get(), secret.data(), 61),
+                           EVP_MD_CTX_ctrl(context.get(), EVP_CTRL_SSL3_MASTER_SECRET, bytes, secret.data())};
+      std::array<std::uint8_t, EVP_MAX_MD_SIZE> out{};
+      all.push_back(EVP_DigestFinal_ex(context.get(), out.data(), nullptr));
+      all.insert(all.end(), out.begin(), out.end());
+      return all;
+    };
+    for (const int bytes : {0, 47, 48, 49}) {
+      INFO(name << " " << bytes);
+      CHECK(answers(ours, bytes) == answers(reference, bytes));
+      if (bytes == 48) CHECK((answers(ours, bytes)[2] == 1) == (name == "SHA1"));
+      static_cast<void>(errors());
+    }
   }
 }
 

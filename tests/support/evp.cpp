@@ -58,21 +58,56 @@ CipherPtr Library::cipher(const std::string& name) const {
   return cipher;
 }
 
+DigestPtr Library::digest(const std::string& name) const {
+  DigestPtr digest(EVP_MD_fetch(library_.get(), name.c_str(), nullptr));
+  if (!digest) throw std::runtime_error("no digest " + name + ": " + errors());
+  return digest;
+}
+
+namespace {
+
+// The first names of what one provider offers.
+struct Offered {
+  const OSSL_PROVIDER* provider;
+  std::vector<std::string> names;
+  void add(const OSSL_PROVIDER* from, const char* name) {
+    if (from == provider) names.emplace_back(name);
+  }
+};
+
+std::vector<std::string> sorted(Offered& offered) {
+  std::sort(offered.names.begin(), offered.names.end());
+  return std::move(offered.names);
+}
+
+}  // namespace
+
 std::vector<std::string> Library::ciphers() const {
-  struct Found {
-    const OSSL_PROVIDER* provider;
-    std::vector<std::string> names;
-  } found{provider_.get(), {}};
+  Offered offered{provider_.get(), {}};
   EVP_CIPHER_do_all_provided(
       library_.get(),
       [](EVP_CIPHER* cipher, void* opaque) {
-        auto& all = *static_cast<Found*>(opaque);
-        if (EVP_CIPHER_get0_provider(cipher) == all.provider)
-          all.names.emplace_back(EVP_CIPHER_get0_name(cipher));
+        static_cast<Offered*>(opaque)->add(EVP_CIPHER_get0_provider(cipher), EVP_CIPHER_get0_name(cipher));
       },
-      &found);
-  std::sort(found.names.begin(), found.names.end());
-  return found.names;
+      &offered);
+  return sorted(offered);
+}
+
+std::vector<std::string> Library::digests() const {
+  Offered offered{provider_.get(), {}};
+  EVP_MD_do_all_provided(
+      library_.get(),
+      [](EVP_MD* digest, void* opaque) {
+        static_cast<Offered*>(opaque)->add(EVP_MD_get0_provider(digest), EVP_MD_get0_name(digest));
+      },
+      &offered);
+  return sorted(offered);
+}
+
+std::vector<std::string> Library::algorithms() const {
+  std::vector<std::string> names = ciphers();
+  for (std::string& name : digests()) names.push_back(std::move(name));
+  return names;
 }
 
 std::uint64_t Library::count(const std::string& parameter) const {

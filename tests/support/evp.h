@@ -24,6 +24,8 @@ using LibraryPtr = std::unique_ptr<OSSL_LIB_CTX, Deleter<OSSL_LIB_CTX_free>>;
 using ProviderPtr = std::unique_ptr<OSSL_PROVIDER, Deleter<OSSL_PROVIDER_unload>>;
 using CipherPtr = std::unique_ptr<EVP_CIPHER, Deleter<EVP_CIPHER_free>>;
 using CipherContextPtr = std::unique_ptr<EVP_CIPHER_CTX, Deleter<EVP_CIPHER_CTX_free>>;
+using DigestPtr = std::unique_ptr<EVP_MD, Deleter<EVP_MD_free>>;
+using DigestContextPtr = std::unique_ptr<EVP_MD_CTX, Deleter<EVP_MD_CTX_free>>;
 
 // A library context with one provider in it.
 class Library {
@@ -43,6 +45,9 @@ class Library {
   [[nodiscard]] CipherPtr cipher(const std::string& name) const;
   // The first name of every cipher that the provider offers.
   [[nodiscard]] std::vector<std::string> ciphers() const;
+  [[nodiscard]] DigestPtr digest(const std::string& name) const;
+  [[nodiscard]] std::vector<std::string> digests() const;
+  [[nodiscard]] std::vector<std::string> algorithms() const;  // the ciphers, then the digests
   // A provider parameter such as "sunxi.afalg.requests".
   [[nodiscard]] std::uint64_t count(const std::string& parameter) const;
 

@@ -3,9 +3,13 @@
 //
 //   row: AES-128-CBC cbc(aes) 16 always AES-128-CBC:AES128:2.16.840.1.101.3.4.1.2
 //   capability: AES-128-CBC mmio/A10 no REASON
+//   row: SHA1 sha1 64 always SHA1:SHA-1:SSL3-SHA1:1.3.14.3.2.26
+//   capability: SHA1 mmio/A10 yes
+//   way: SHA1 mmio/A10 absorb
 //
-// A row has the kernel's name for the algorithm, the bytes of a block, "always" or "named" (registered only
-// where the configuration names it), and all names. Touches no device.
+// A row has the kernel's name for the algorithm ("-": the kernel has none), the bytes of a block, "always" or
+// "named" (registered only where the configuration names it), and all names. A way is how a backend computes
+// a digest: by absorbing blocks into a state, or by whole messages. Touches no device.
 #include <array>
 #include <cstdio>
 #include <string>
@@ -38,6 +42,27 @@ std::string kernel_name(const CipherSpec& spec) {
   return std::string(mode_name(spec.mode)) + "(" + cipher + ")";
 }
 
+const char* kernel_name(Digest digest) {
+  switch (digest) {
+    case Digest::md5:
+      return "md5";
+    case Digest::sha1:
+      return "sha1";
+    case Digest::sha224:
+      return "sha224";
+    case Digest::sha256:
+      return "sha256";
+    case Digest::sha384:
+      return "sha384";
+    case Digest::sha512:
+      return "sha512";
+    case Digest::sha512_224:
+    case Digest::sha512_256:
+      break;
+  }
+  return "-";
+}
+
 // Why an engine's capability table lacks the algorithm.
 std::string engine_reason(const Soc& soc, const CipherSpec& spec) {
   if (soc.kind != EngineKind::sun4i_ss) return "this engine is not driven";
@@ -45,6 +70,11 @@ std::string engine_reason(const Soc& soc, const CipherSpec& spec) {
     return "erratum: the engine's counter is right for one block only";
   if (spec.mode == Mode::xts) return "the engine has no XTS";
   return "not driven in this mode";
+}
+
+std::string engine_reason(const Soc& soc) {
+  return soc.kind == EngineKind::sun4i_ss ? "the engine has no such digest, or it is not driven"
+                                          : "this engine is not driven";
 }
 
 // One column of the matrix: a backend, and for mmio the engine.
@@ -70,6 +100,12 @@ int main() {
                 static_cast<unsigned>(row.spec.block_bytes), row.only_if_named ? "named" : "always",
                 row.names);
   }
+  for (std::size_t row = 0; row < digest_count; ++row) {
+    const DigestSpec& spec = digest_rows[row].spec;
+    const std::string name(canonical_name(algorithm_of_digest(row)));
+    std::printf("row: %s %s %u always %s\n", name.c_str(), kernel_name(spec.digest),
+                static_cast<unsigned>(spec.block_bytes), digest_rows[row].names);
+  }
   for (const Column& column : columns) {
     BackendOptions options;
     const Soc* soc = column.soc == nullptr ? nullptr : find_soc_by_name(column.soc);
@@ -85,6 +121,17 @@ int main() {
       if (!yes) why = " " + (soc != nullptr ? engine_reason(*soc, row.spec) : "not in the backend's table");
       std::printf("capability: %s %s %s%s\n", std::string(canonical_name(row)).c_str(), column.label,
                   yes ? "yes" : "no", why.c_str());
+    }
+    for (std::size_t row = 0; row < digest_count; ++row) {
+      const std::string name(canonical_name(algorithm_of_digest(row)));
+      const Backend::DigestWay way = backend->digest_way(digest_rows[row].spec);
+      if (way != Backend::DigestWay::none) {
+        std::printf("capability: %s %s yes\nway: %s %s %s\n", name.c_str(), column.label, name.c_str(),
+                    column.label, way == Backend::DigestWay::absorb ? "absorb" : "messages");
+      } else {
+        std::printf("capability: %s %s no %s\n", name.c_str(), column.label,
+                    soc != nullptr ? engine_reason(*soc).c_str() : "not in the backend's table");
+      }
     }
   }
   return 0;

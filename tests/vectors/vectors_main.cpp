@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs NIST's response files (CAVP: AESVS, TDES and XTS) and files of their form through the module.
+// Runs NIST's response files (CAVP: AESVS, TDES, XTS and SHAVS) and files of their form through the module.
 //
 // vectors MODULE-DIRECTORY BACKEND EXPECTED FILE...
 //
 // EXPECTED are the algorithms, separated by commas, whose whole blocks must all go through BACKEND; "" for
-// none. The files tell the algorithm by their path: .../AES/CBC/CBCMMT128.rsp. A vector of triple DES with
-// equal keys is one of DES-EDE and DES as well. Environment: the module's, e.g. SUNXI_MIN_BYTES=0.
+// none. The files tell the algorithm by their path: .../AES/CBC/CBCMMT128.rsp, .../SHA2/SHA256LongMsg.rsp. A
+// vector of triple DES with equal keys is one of DES-EDE and DES as well. Of a Monte Carlo test of a digest,
+// 1000 messages for each case, a backend gets only the first cases. Environment: the module's, e.g.
+// SUNXI_MIN_BYTES=0.
 //
 // Prints a line for each algorithm: "through" counts cases of which BACKEND did every whole block.
 #include <algorithm>
@@ -174,6 +176,30 @@ Bytes crypt(const EVP_CIPHER* cipher, bool encrypt, const Case& what) {
   return out;
 }
 
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+// The digest that a file is about, by our canonical name; empty if it is about a cipher.
+std::string digest_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string file = path.substr(slash + 1);
+  const auto in_folder = [&](const char* folder) {
+    return path.find(std::string("/") + folder + "/") != std::string::npos;
+  };
+  if (in_folder("MD5")) return "MD5";
+  if (in_folder("SHA1")) return "SHA1";
+  if (!in_folder("SHA2")) return {};
+  for (const char* bits : {"512_224", "512_256", "224", "256", "384", "512"}) {
+    if (file.rfind(std::string("SHA") + bits, 0) != 0) continue;
+    std::string name = std::string("SHA2-") + bits;
+    std::replace(name.begin(), name.end(), '_', '/');
+    return name;
+  }
+  throw std::runtime_error("no digest in the path " + path);
+}
+
 struct Tally {
   std::uint64_t cases = 0, whole = 0, through = 0, requests = 0, bits = 0;
 };
@@ -183,11 +209,13 @@ class Runner {
   Runner(const std::string& module_path, std::string backend)
       : ours_("sunxi", module_path), backend_(std::move(backend)) {
     for (const std::string& name : ours_.ciphers()) ciphers_[name] = ours_.cipher(name);
+    for (const std::string& name : ours_.digests()) digests_[name] = ours_.digest(name);
   }
 
   // False if a case failed.
   bool run(const std::string& path) {
     bool good = true;
+    if (const std::string digest = digest_of(path); !digest.empty()) return run_digest(path, digest);
     for (const Record& record : read(path)) {
       // Three interleaved streams, a mode of its own (TCBC-I): neither we nor the default provider have it.
       if (record.has("iv1")) continue;
@@ -255,6 +283,94 @@ class Runner {
     return false;
   }
 
+  // SHAVS: messages with their digests; or a seed, and the digest of the last of 1000 messages, each of which
+  // is made of the three digests before it.
+  bool run_digest(const std::string& path, const std::string& name) {
+    const auto found = digests_.find(name);
+    if (found == digests_.end()) return true;
+    std::ifstream file(path);
+    if (!file) throw std::runtime_error("cannot read " + path);
+    bool good = true;
+    std::uint64_t vectors = 0;
+    std::size_t number = 0;
+    int chains = 0;
+    std::size_t bits = 0;
+    std::string message;
+    Bytes seed;
+    for (std::string line; std::getline(file, line);) {
+      ++number;
+      const std::size_t equals = line.find('=');
+      if (line.empty() || line[0] == '#' || line[0] == '[' || equals == std::string::npos) continue;
+      const std::string field = trimmed(line.substr(0, equals));
+      const std::string value = trimmed(line.substr(equals + 1));
+      if (field == "Len") bits = std::stoul(value);
+      if (field == "Msg") message = value;
+      if (field == "Seed") seed = bytes_of(value);
+      if (field != "MD") continue;
+      const std::string place = path + ":" + std::to_string(number);
+      const Bytes expected = bytes_of(value);
+      ++vectors;
+      if (seed.empty()) {
+        Bytes in = bytes_of(message);
+        if (bits == 0) in.clear();  // "00" stands for nothing
+        if (in.size() * 8 != bits) throw std::runtime_error(place + ": not whole bytes");
+        good = run_messages(
+                   place, name, 1, [&](Bytes&) { return in; }, expected) &&
+               good;
+      } else if (backend_ == "software" || ++chains <= 3) {
+        Bytes a = seed;
+        Bytes b = seed;
+        Bytes c = seed;
+        good = run_messages(
+                   place, name, 1000,
+                   [&](Bytes& last) {
+                     if (!last.empty()) {
+                       a = b;
+                       b = c;
+                       c = last;
+                     }
+                     return joined(a, b, c);
+                   },
+                   expected) &&
+               good;
+        seed = expected;
+      }
+    }
+    if (vectors == 0) throw std::runtime_error("no vectors in " + path);
+    return good;
+  }
+
+  // One case: `next` makes a message from the digest of the one before.
+  template <class Next>
+  bool run_messages(const std::string& place, const std::string& name, int messages, Next&& next,
+                    const Bytes& expected) {
+    const EVP_MD* digest = digests_.at(name).get();
+    const auto block = static_cast<std::size_t>(EVP_MD_get_block_size(digest));
+    const std::uint64_t requests = count("requests");
+    const std::uint64_t bytes = count("bytes");
+    std::uint64_t wanted = 0;
+    Bytes got;
+    for (int i = 0; i < messages; ++i) {
+      const Bytes in = next(got);
+      wanted += in.size() / block * block;
+      got.resize(static_cast<std::size_t>(EVP_MD_get_size(digest)));
+      if (EVP_Digest(in.data(), in.size(), got.data(), nullptr, digest, nullptr) != 1) {
+        std::printf("%s: %s: %s\n", place.c_str(), name.c_str(), errors().c_str());
+        return false;
+      }
+    }
+    Tally& tally = tallies_[name];
+    ++tally.cases;
+    tally.requests += count("requests") - requests;
+    if (wanted != 0) {
+      ++tally.whole;
+      if (count("bytes") - bytes >= wanted) ++tally.through;
+    }
+    if (got == expected) return true;
+    std::printf("%s: %s: wrong result\n", place.c_str(), name.c_str());
+    return false;
+  }
+
   [[nodiscard]] std::uint64_t count(const char* what) const {
     return ours_.count("sunxi." + backend_ + "." + what);
   }
@@ -262,6 +378,7 @@ class Runner {
   Library ours_;
   std::string backend_;
   std::map<std::string, CipherPtr> ciphers_;
+  std::map<std::string, DigestPtr> digests_;
   std::map<std::string, Tally> tallies_;
 };
 

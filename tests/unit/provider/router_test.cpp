@@ -200,5 +200,144 @@ TEST_CASE("counts of software stay exact across the width of the short word") {
   CHECK(router.counts("software").bytes == bytes);
 }
 
+// ---- Digests
+
+class DigestFixture : public Fixture {
+ public:
+  DigestFixture() { settings.backends = {"mmio", "cryptodev", "afalg"}; }
+  ~DigestFixture() {
+    if (router) router->abandon(session);
+  }
+  DigestFixture(const DigestFixture&) = delete;
+  DigestFixture& operator=(const DigestFixture&) = delete;
+  static FakePlan& plan(const char* name, Backend::DigestWay way) {
+    FakePlan& plan = fake_plan(name);
+    plan.exists = true;
+    plan.digests = way;
+    return plan;
+  }
+  [[nodiscard]] std::size_t limit(std::size_t row) const { return router->digest_limit(row); }
+  std::size_t absorb(std::size_t length) {
+    buffer.assign(length, 1);
+    return router
+        ->absorb(
+            sha256, length,
+            {.spec = digest_rows[sha256].spec, .state = state.data(), .in = buffer.data(), .length = length})
+        .done;
+  }
+  bool begin(std::size_t length) {
+    buffer.assign(length, 1);
+    return router->begin(sha256, session, buffer.data(), length);
+  }
+
+  static constexpr std::size_t sha256 = 3, sha512 = 5;
+  DigestSession session;
+  std::array<std::uint32_t, 8> state{};
+};
+using Way = Backend::DigestWay;
+
+TEST_CASE("thresholds of digests: what is set, else 16384 where a message costs a session") {
+  DigestFixture fixture;
+  CHECK(digest_rows[DigestFixture::sha256].spec.digest == Digest::sha256);
+  const auto limits = [&] {
+    fixture.start();
+    return std::array{fixture.limit(DigestFixture::sha256), fixture.limit(DigestFixture::sha512)};
+  };
+  CHECK(limits() == std::array{never, never});
+  FakePlan& plan = DigestFixture::plan("afalg", Way::none);
+  CHECK(limits() == std::array{never, never});
+  plan.digests = Way::absorb;
+  CHECK(limits() == std::array{std::size_t{512}, never});
+  plan.digests = Way::messages;
+  CHECK(limits() == std::array<std::size_t, 2>{16384, 16384});
+  CHECK(fixture.router->hashes_messages(DigestFixture::sha256));
+  CHECK_FALSE(fixture.begin(16383));
+  CHECK(plan.calls == 0);
+  CHECK(fixture.begin(16384));
+  fixture.router->abandon(fixture.session);
+  // Higher than that.
+  auto& sha256 = fixture.settings.min_bytes[algorithm_of_digest(DigestFixture::sha256)];
+  auto& is_set = fixture.settings.min_bytes_is_set[algorithm_of_digest(DigestFixture::sha256)];
+  sha256 = {20000, 20000};
+  CHECK(limits()[0] == 20000);
+  // Set, and lower.
+  sha256 = {512, 512};
+  is_set = true;
+  CHECK(limits() == std::array<std::size_t, 2>{512, 16384});
+  sha256 = {never, never};
+  CHECK(limits()[0] == never);
+  // Each backend has its own.
+  sha256 = {512, 512};
+  is_set = false;
+  DigestFixture::plan("mmio", Way::absorb);
+  CHECK(limits() == std::array<std::size_t, 2>{512, 16384});
+  CHECK_FALSE(fixture.begin(512));
+  CHECK(fixture.absorb(512) == 512);
+  CHECK(fixture.router->counts("mmio").bytes == 512);
+}
+
+TEST_CASE("absorbing goes from backend to backend, from where the one before stopped") {
+  DigestFixture fixture;
+  FakePlan& first = DigestFixture::plan("mmio", Way::absorb);
+  DigestFixture::plan("cryptodev", Way::absorb);
+  first.fails_every = 3;
+  fixture.start();
+  CHECK(fixture.absorb(6400) == 6400);
+  CHECK(fixture.absorb(6400) == 6400);
+  CHECK(fixture.absorb(6400) == 6400);  // the third stops at 3/5
+  CHECK(fixture.router->counts("mmio").bytes == 2 * 6400 + 3840);
+  CHECK(fixture.router->counts("mmio").failures == 1);
+  CHECK(fixture.router->counts("cryptodev").bytes == 2560);
+}
+
+TEST_CASE("a session stays with the backend that opened it") {
+  DigestFixture fixture;
+  FakePlan& first = DigestFixture::plan("cryptodev", Way::messages);
+  FakePlan& second = DigestFixture::plan("afalg", Way::messages);
+  Router& router = fixture.start();
+  first.declines = true;
+  REQUIRE(fixture.begin(20000));
+  CHECK(router.name(fixture.session.backend) == "afalg");
+  CHECK(router.counts("cryptodev").declines == 1);
+  first.declines = false;
+  const std::uint64_t calls = first.calls;
+  CHECK(router.extend(DigestFixture::sha256, fixture.session, fixture.buffer.data(), 1));
+  DigestSession copy;
+  REQUIRE(router.clone(fixture.session, copy));
+  CHECK(second.live_sessions == 2);
+  std::array<std::uint8_t, 32> out{}, other{};
+  CHECK(router.conclude(DigestFixture::sha256, copy, out.data()));
+  CHECK(router.conclude(DigestFixture::sha256, fixture.session, other.data()));
+  CHECK(out == other);
+  CHECK(fixture.session.backend == no_index);
+  CHECK(first.calls == calls);
+  CHECK(router.counts("afalg").requests == 2);
+  CHECK(router.counts("afalg").bytes == 20001);
+  // Refused clones leave the original.
+  second.refuses_clones = true;
+  first.declines = true;
+  REQUIRE(fixture.begin(20000));
+  CHECK_FALSE(router.clone(fixture.session, copy));
+  CHECK(copy.backend == no_index);
+  CHECK(router.extend(DigestFixture::sha256, fixture.session, fixture.buffer.data(), 1));
+  second.declines = true;
+  CHECK_FALSE(router.extend(DigestFixture::sha256, fixture.session, fixture.buffer.data(), 1));
+  CHECK(fixture.session.backend == no_index);
+  for (const FakePlan* plan : {&first, &second}) {
+    CHECK(plan->contract_violations == 0);
+    CHECK(plan->live_sessions == 0);
+  }
+}
+
+TEST_CASE("who hashes is said once") {
+  DigestFixture fixture;
+  DigestFixture::plan("afalg", Way::absorb);
+  fixture.start();
+  fixture.clock.set_log_level(LogLevel::info);
+  CHECK(fixture.absorb(1024) == 1024);
+  CHECK(fixture.absorb(1024) == 1024);
+  CHECK(fixture.clock.lines == std::vector<std::string>{"sunxi: SHA2-256 on afalg (fake)\n"});
+}
+
 }  // namespace
 }  // namespace sunxi::test

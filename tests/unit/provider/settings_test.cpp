@@ -49,6 +49,10 @@ TEST_CASE("without any value the defaults hold") {
     CHECK(settings.min_bytes[row] == pair(512, 512));
     CHECK(settings.registered[row] != cipher_rows[row].only_if_named);
   }
+  for (std::size_t row = 0; row < digest_count; ++row) {
+    CHECK(settings.min_bytes[algorithm_of_digest(row)] == pair(512, 512));
+    CHECK(settings.registered[algorithm_of_digest(row)]);
+  }
   CHECK(settings.backend_options.accelerated_only);
   CHECK_FALSE(settings.backend_options.under_seccomp);
   CHECK_FALSE(settings.backend_options.mmio_map_at_startup);
@@ -110,6 +114,41 @@ TEST_CASE("min_bytes_for by environment") {
     INFO(bad);
     CHECK(complaint({}, {{"SUNXI_MIN_BYTES_FOR", bad}}).find("SUNXI_MIN_BYTES_FOR = ") == 0);
   }
+}
+
+const std::size_t sha1 = find_algorithm("SHA1").value();
+const std::size_t sha256 = find_algorithm("SHA256").value();
+
+TEST_CASE("thresholds of digests have no direction") {
+  for (const char* alias : {"SHA1", "sha1", "SHA-1", "sha-1", "ssl3-sha1", "1.3.14.3.2.26"}) {
+    INFO(alias);
+    CHECK(parse({{std::string("min_bytes_for.") + alias, "300"}}).min_bytes[sha1] == pair(300, 300));
+    CHECK(parse({}, {{"SUNXI_MIN_BYTES_FOR", std::string(alias) + "=never"}}).min_bytes[sha1] ==
+          pair(never, never));
+  }
+  for (const char* bad : {"100/200", "100/100", "/", "100/", "never/never", "x", ""}) {
+    INFO(bad);
+    const std::string line = complaint({{"min_bytes_for.SHA1", bad}});
+    CHECK(line.find("min_bytes_for.SHA1 = ") == 0);
+    CHECK(line.find("allowed: ") != std::string::npos);
+    CHECK(complaint({}, {{"SUNXI_MIN_BYTES_FOR", std::string("SHA1=") + bad}}).find("SUNXI_MIN_BYTES_FOR") ==
+          0);
+  }
+  CHECK(complaint({{"min_bytes_for.AES-128-CBC", "100/200"}}).empty());
+}
+
+TEST_CASE("whether a threshold is somebody's or the default") {
+  const auto is_set = [](const Values& file, const Values& environment = {}) {
+    return parse(file, environment).min_bytes_is_set;
+  };
+  for (const bool one : is_set({})) CHECK_FALSE(one);
+  for (const bool one : is_set({{"min_bytes", "512"}})) CHECK(one);
+  for (const bool one : is_set({}, {{"SUNXI_MIN_BYTES", "512"}})) CHECK(one);
+  for (const bool one : is_set({}, {{"SUNXI_MIN_BYTES", ""}})) CHECK_FALSE(one);
+  CHECK(is_set({{"min_bytes_for.SHA1", "512"}})[sha1]);
+  CHECK_FALSE(is_set({{"min_bytes_for.SHA1", "512"}})[sha256]);
+  CHECK(is_set({}, {{"SUNXI_MIN_BYTES_FOR", "sha-256=512"}})[sha256]);
+  CHECK_FALSE(is_set({}, {{"SUNXI_MIN_BYTES_FOR", "sha-256=512"}})[sha1]);
 }
 
 TEST_CASE("algorithms") {
