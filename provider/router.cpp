@@ -175,7 +175,7 @@ bool Router::begin(std::size_t row, DigestSession& session, const std::uint8_t* 
     if (outcome == Outcome::served) {
       session.backend = static_cast<BackendIndex>(i);
       count(i, length);
-      note_served(route.row, i);
+      announce(route.row, i);  // whether it is well shows at the end
       return true;
     }
     note_refused(route.row, i, outcome);
@@ -200,7 +200,10 @@ bool Router::conclude(std::size_t row, DigestSession& session, std::uint8_t* out
   const std::size_t i = session.backend;
   const Outcome outcome = backends_[i]->conclude(session.slot, digest_rows[row].spec, out);
   session = {};
-  if (outcome == Outcome::served) return true;
+  if (outcome == Outcome::served) {
+    note_served(algorithm_of_digest(row), i);
+    return true;
+  }
   note_refused(algorithm_of_digest(row), i, outcome);
   return false;
 }

@@ -329,6 +329,26 @@ TEST_CASE("a session stays with the backend that opened it") {
   }
 }
 
+TEST_CASE("a backend that takes every message and concludes none rests") {
+  DigestFixture fixture;
+  FakePlan& plan = DigestFixture::plan("afalg", Way::messages);
+  plan.fails_every = 2;
+  Router& router = fixture.start();
+  std::array<std::uint8_t, 32> out{};
+  int begun = 0;
+  for (int i = 0; i < 10; ++i) {
+    if (!fixture.begin(20000)) continue;
+    ++begun;
+    CHECK_FALSE(router.conclude(DigestFixture::sha256, fixture.session, out.data()));
+  }
+  CHECK(begun == 2);  // a single fault may be anything
+  fixture.clock.time += second;
+  plan.fails_every = 0;
+  REQUIRE(fixture.begin(20000));
+  CHECK(router.conclude(DigestFixture::sha256, fixture.session, out.data()));
+  CHECK(fixture.limit(DigestFixture::sha256) == 16384);
+}
+
 TEST_CASE("who hashes is said once") {
   DigestFixture fixture;
   DigestFixture::plan("afalg", Way::absorb);
