@@ -41,6 +41,8 @@ std::atomic<int> last_socket{-1};
 std::atomic<int> unaligned{0};
 std::atomic<bool> modelled{false};
 std::atomic<bool> stealing{true};
+std::atomic<int> swap_ours{-1};
+std::atomic<int> swap_theirs{-1};
 
 // 1 if this call shall fail.
 bool fails(Call call, int& error) {
@@ -328,7 +330,13 @@ void set_stealing(bool on) {
   stealing = on;
 }
 
+void before_send(int ours, int theirs) {
+  swap_theirs = theirs;
+  swap_ours = ours;
+}
+
 void clear() {
+  swap_ours = -1;
   stealing = true;
   for (Plan& plan : plans) plan.times = 0;
   for (std::atomic<int>& count : counts) count = 0;
@@ -446,6 +454,10 @@ int accept4(int number, sockaddr* address, socklen_t* length, int flags) {
 
 ssize_t sendmsg(int number, const msghdr* message, int flags) {
   int error = 0;
+  if (number == swap_ours) {
+    swap_ours = -1;
+    syscall(SYS_dup3, swap_theirs.load(), number, 0);
+  }
   if (fails(Call::send, error)) {
     if (error != 0) return refuse(error);
     return static_cast<ssize_t>(message->msg_iov[0].iov_len) - 16;

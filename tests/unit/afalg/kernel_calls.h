@@ -24,6 +24,8 @@ void use_model(bool on, std::size_t send_buffer = default_send_buffer);
 void inject(Call call, int error, int skip = 0, int times = 1);
 // Whether lengths that are no multiple of 16 are received. If not: EINVAL, and garbage.
 void set_stealing(bool on);
+// Puts the file `theirs` at the number `ours` right before the next send through it.
+void before_send(int ours, int theirs);
 // Ends all that the functions above began, but for the model.
 void clear();
 
