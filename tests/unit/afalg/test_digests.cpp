@@ -230,6 +230,7 @@ void limit_of_both(Bed& bed) {
     setrlimit(RLIMIT_NOFILE, &limit);
     Random random(3);
     Backend& backend = *bed.backend;
+    const int before = open_descriptors();
     std::array<Message, 6> messages;
     for (Message& message : messages) {
       if (message.extend(backend, random.bytes(200)) != Outcome::served) return 1;
@@ -246,6 +247,7 @@ void limit_of_both(Bed& bed) {
     for (Message& message : messages) {
       if (!message.conclude(backend)) return 6;
     }
+    if (open_descriptors() != before + 1) return 11;  // of so few, each digest keeps one
     for (std::size_t i = 0; i < 6; ++i) {
       if (cipher(ciphers[i]) != Outcome::served) return 7;
     }
@@ -481,6 +483,7 @@ void swapped(Bed& bed) {
   // A cipher's goes to a digest, with the clock at rest so that the cipher does not look by itself.
   KeySlot cipher;
   const Bytes key = random.bytes(16);
+  must_serve(*bed.backend, cipher, key);
   must_serve(*bed.backend, cipher, key);
   const int cipher_number = kernel_calls::last_operation_socket();
   close(cipher_number);
