@@ -130,9 +130,9 @@ class Afalg final : public Backend {
   [[nodiscard]] bool is_filtered(State& state, std::size_t algorithm) noexcept;
   [[nodiscard]] Outcome begin(KeySlot& slot, const DigestSpec& spec, const std::uint8_t* in,
                               std::size_t length) noexcept;
-  [[nodiscard]] Outcome obtain(HashSession*& session, std::size_t algorithm,
-                               std::uint64_t generation) noexcept;
-  [[nodiscard]] Outcome check(State* state, KeySlot& slot) noexcept;
+  [[nodiscard]] Outcome obtain(HashSession*& session, std::size_t algorithm, std::uint64_t generation,
+                               bool look) noexcept;
+  [[nodiscard]] Outcome check(State* state, KeySlot& slot, bool look) noexcept;
   [[nodiscard]] Outcome lose(State& state, KeySlot& slot, const Fault& fault) noexcept;
   void forget_driver(State& state, std::size_t algorithm, const Fault& fault) noexcept;
   void name_driver(std::optional<std::size_t> algorithm, std::span<char> text) const noexcept;
@@ -421,7 +421,7 @@ Outcome Afalg::extend(KeySlot& slot, const DigestSpec& spec, const std::uint8_t*
   const ErrnoGuard guard;
   if (slot.session == nullptr) return begin(slot, spec, in, length);
   State* const state = states_.peek(process_.generation());
-  if (const Outcome outcome = check(state, slot); outcome != Outcome::served) return outcome;
+  if (const Outcome outcome = check(state, slot, false); outcome != Outcome::served) return outcome;
   const Fault fault = static_cast<HashSession*>(slot.session)->extend(in, length);
   return fault ? lose(*state, slot, fault) : Outcome::served;
 }
@@ -432,7 +432,7 @@ Outcome Afalg::conclude(KeySlot& slot, const DigestSpec& spec, std::uint8_t* out
     if (const Outcome outcome = begin(slot, spec, nullptr, 0); outcome != Outcome::served) return outcome;
   }
   State* const state = states_.peek(process_.generation());
-  if (const Outcome outcome = check(state, slot); outcome != Outcome::served) return outcome;
+  if (const Outcome outcome = check(state, slot, true); outcome != Outcome::served) return outcome;
   auto* const session = static_cast<HashSession*>(slot.session);
   if (const Fault fault = session->conclude(out)) return lose(*state, slot, fault);
   slot = {};
@@ -444,7 +444,7 @@ void Afalg::abandon(KeySlot& slot) noexcept {
   if (slot.session == nullptr) return;
   const ErrnoGuard guard;
   State* const state = states_.peek(process_.generation());
-  if (check(state, slot) != Outcome::served) return;
+  if (check(state, slot, true) != Outcome::served) return;
   auto* const session = static_cast<HashSession*>(std::exchange(slot, {}).session);
   if (session->abandon()) {
     state->remove(session);
@@ -462,7 +462,7 @@ Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
     return Outcome::unavailable;
   auto* const original = static_cast<HashSession*>(slot.session);
   // A number that was taken stays in the slot, whose next call finds that out.
-  switch (original->state(process_.now())) {
+  switch (original->state(process_.now(), true)) {
     case HashSession::State::ready:
       break;
     case HashSession::State::sandboxed:
@@ -488,13 +488,14 @@ Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
 
 // Whether the slot's session still is usable; if not, the slot is empty. A number that was taken from us is
 // no fault of the driver's, but the message is lost with it.
-Outcome Afalg::check(State* state, KeySlot& slot) noexcept {
+Outcome Afalg::check(State* state, KeySlot& slot, bool look) noexcept {
   auto* const session = static_cast<HashSession*>(slot.session);
   if (state == nullptr || slot.generation != process_.generation()) {
     slot = {};
     return Outcome::unavailable;
   }
-  const HashSession::State found = session->state(process_.now());
+  const HashSession::State found =
+      !look && process_.sandboxed() ? HashSession::State::sandboxed : session->state(process_.now(), look);
   if (found == HashSession::State::ready) [[likely]]
     return Outcome::served;
   slot = {};
@@ -520,7 +521,8 @@ Outcome Afalg::begin(KeySlot& slot, const DigestSpec& spec, const std::uint8_t* 
   const std::uint64_t generation = process_.generation();
   for (int attempt = 0;; ++attempt) {
     HashSession* session = nullptr;
-    if (const Outcome outcome = obtain(session, *algorithm, generation); outcome != Outcome::served)
+    if (const Outcome outcome = obtain(session, *algorithm, generation, attempt != 0);
+        outcome != Outcome::served)
       return outcome;
     State& state = *states_.peek(generation);
     slot = {.session = session, .generation = generation};
@@ -530,25 +532,26 @@ Outcome Afalg::begin(KeySlot& slot, const DigestSpec& spec, const std::uint8_t* 
       if (!served.load(std::memory_order_relaxed)) served.store(true, std::memory_order_relaxed);
       return Outcome::served;
     }
-    // The whole message is at hand: where the descriptor had been taken from us, it starts once more.
+    // The whole message is at hand: where the descriptor had been taken from us, it starts once more, and all
+    // of the pool are looked at, which may have gone the same way.
     const Outcome outcome = lose(state, slot, fault);
     if (outcome != Outcome::busy || attempt != 0) return outcome;
   }
 }
 
 // A session without a message that is known to be ours: out of the pool, or opened.
-Outcome Afalg::obtain(HashSession*& session, std::size_t algorithm, std::uint64_t generation) noexcept {
-  State* state = states_.peek(generation);
-  while (state != nullptr && (session = state->take(algorithm)) != nullptr) {
-    const HashSession::State found = session->state(process_.now());
+Outcome Afalg::obtain(HashSession*& session, std::size_t algorithm, std::uint64_t generation,
+                      bool look) noexcept {
+  if (process_.sandboxed()) return Outcome::unavailable;
+  State* const state = states_.get(generation);
+  if (state == nullptr) return Outcome::busy;
+  while ((session = state->take(algorithm)) != nullptr) {
+    const HashSession::State found = session->state(process_.now(), look);
     if (found == HashSession::State::ready) [[likely]]
       return Outcome::served;
     state->remove(session);
     if (found == HashSession::State::sandboxed) return Outcome::unavailable;
   }
-  if (process_.sandboxed()) return Outcome::unavailable;
-  state = states_.get(generation);
-  if (state == nullptr) return Outcome::busy;
   if (is_filtered(*state, algorithm)) return Outcome::unavailable;
   Driver driver;
   if (const Outcome outcome = choose(*state, algorithm, driver); outcome != Outcome::served) return outcome;

@@ -24,11 +24,11 @@ class HashSession {
   [[nodiscard]] std::size_t algorithm() const noexcept { return algorithm_; }
   [[nodiscard]] std::size_t place() const noexcept { return place_; }
 
-  // Looks at the descriptor each time, which also tells a sandbox: the message's state is in the socket, so
-  // that a mistake could not be made good as it can with ciphers, and nothing but the look keeps a receive
-  // from taking the data of a socket that got our number.
   using State = OperationSocket::State;
-  [[nodiscard]] State state(std::uint64_t now) noexcept { return socket_.state(now, true); }
+  // Before an extend it may do without a look, as with ciphers. Before all else it must not: the guard comes
+  // with data only, and without it a call would take a connection, or the data, of a socket that got our
+  // number. A look also tells a sandbox.
+  [[nodiscard]] State state(std::uint64_t now, bool look) noexcept { return socket_.state(now, look); }
 
   [[nodiscard]] Fault open(const Driver& driver, std::uint64_t now) noexcept;
   // A session with the state of `original`, which must be State::ready.

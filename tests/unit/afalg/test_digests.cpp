@@ -466,6 +466,22 @@ void stolen_before_the_call(Bed& bed) {
   }
 }
 
+// As a program does that closes all it does not know, with the clock at rest.
+void all_closed(Bed& bed) {
+  std::array<Message, 4> messages;
+  std::array<int, 4> numbers{};
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    REQUIRE(messages[i].extend(*bed.backend, Bytes(100)) == Outcome::served);
+    numbers[i] = kernel_calls::last_operation_socket();
+  }
+  for (std::size_t i = 0; i < 3; ++i) CHECK(messages[i].conclude(*bed.backend));
+  for (const int number : numbers) close(number);
+  must_hash(*bed.backend);
+  CHECK(messages[3].extend(*bed.backend, Bytes(100)) == Outcome::busy);
+  must_hash(*bed.backend);
+  CHECK(bed.process.text().empty());
+}
+
 // The number of one session goes to another one of ours.
 void swapped(Bed& bed) {
   Random random(8);
@@ -633,6 +649,7 @@ const std::array cases{
     Case{"faults in use", faults_in_use},
     Case{"stolen descriptors", stolen},
     Case{"a number taken before the call", stolen_before_the_call},
+    Case{"all descriptors closed", all_closed},
     Case{"swapped numbers", swapped},
     Case{"fork", forked},
     Case{"sandboxes", sandboxed},
