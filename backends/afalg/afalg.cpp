@@ -1,134 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend: which driver serves an algorithm, the table of sessions, and one request.
+// The backend: which driver serves an algorithm, and one request.
 #include "backends/afalg/afalg.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
 
+#include "backends/afalg/algorithms.h"
 #include "backends/afalg/drivers.h"
+#include "backends/afalg/hash_session.h"
 #include "backends/afalg/session.h"
+#include "backends/afalg/socket.h"
+#include "backends/afalg/state.h"
 
 namespace sunxi {
 namespace {
 
+using afalg::Among;
 using afalg::Driver;
+using afalg::ErrorName;
 using afalg::Fault;
+using afalg::find_algorithm;
+using afalg::HashSession;
+using afalg::Reason;
 using afalg::Session;
+using afalg::State;
 using afalg::Step;
-
-// A new algorithm is a row here. A cipher with other key sizes also needs them in takes_key, a mode with
-// another rule for the next IV needs that rule in Session::crypt.
-struct Algorithm {
-  Cipher cipher;
-  Mode mode;
-  const char* kernel_name;
-  const char* label;
-};
-constexpr std::array algorithms{
-    Algorithm{Cipher::aes, Mode::ecb, "ecb(aes)", "AES-ECB"},
-    Algorithm{Cipher::aes, Mode::cbc, "cbc(aes)", "AES-CBC"},
-    Algorithm{Cipher::aes, Mode::ctr, "ctr(aes)", "AES-CTR"},
-    Algorithm{Cipher::aes, Mode::xts, "xts(aes)", "AES-XTS"},
-    Algorithm{Cipher::des3, Mode::ecb, "ecb(des3_ede)", "DES-EDE3-ECB"},
-    Algorithm{Cipher::des3, Mode::cbc, "cbc(des3_ede)", "DES-EDE3-CBC"},
-    Algorithm{Cipher::des, Mode::ecb, "ecb(des)", "DES-ECB"},
-    Algorithm{Cipher::des, Mode::cbc, "cbc(des)", "DES-CBC"},
-};
-
-constexpr bool takes_key(Cipher cipher, Mode mode, std::size_t bytes) noexcept {
-  switch (cipher) {
-    case Cipher::aes:
-      return mode == Mode::xts ? bytes == 32 || bytes == 64 : bytes == 16 || bytes == 24 || bytes == 32;
-    case Cipher::des:
-      return bytes == 8;
-    case Cipher::des3:
-      return bytes == 16 || bytes == 24;
-  }
-  return false;
-}
-
-// The index into `algorithms`.
-constexpr std::optional<std::size_t> find_algorithm(const CipherSpec& spec) noexcept {
-  const std::size_t block_bytes = spec.cipher == Cipher::aes ? 16 : 8;
-  const std::size_t iv_bytes = spec.mode == Mode::ecb ? 0 : block_bytes;
-  if (spec.block_bytes != block_bytes || spec.iv_bytes != iv_bytes ||
-      !takes_key(spec.cipher, spec.mode, spec.key_bytes))
-    return std::nullopt;
-  for (std::size_t i = 0; i < algorithms.size(); ++i) {
-    if (algorithms[i].cipher == spec.cipher && algorithms[i].mode == spec.mode) return i;
-  }
-  return std::nullopt;
-}
-
-// The name of an errno; strerror is translated, and not safe with threads.
-class ErrorName {
- public:
-  explicit ErrorName(int error) noexcept {
-    struct Known {
-      int error;
-      const char* name;
-    };
-    constexpr std::array names{
-        Known{0, "wrong length"},      Known{EAFNOSUPPORT, "EAFNOSUPPORT"},
-        Known{EPERM, "EPERM"},         Known{EACCES, "EACCES"},
-        Known{ENOENT, "ENOENT"},       Known{EMFILE, "EMFILE"},
-        Known{ENFILE, "ENFILE"},       Known{ENOMEM, "ENOMEM"},
-        Known{EINVAL, "EINVAL"},       Known{EIO, "EIO"},
-        Known{EBUSY, "EBUSY"},         Known{EAGAIN, "EAGAIN"},
-        Known{ENOKEY, "ENOKEY"},       Known{EINTR, "EINTR"},
-        Known{ETIMEDOUT, "ETIMEDOUT"}, Known{EBADF, "EBADF"},
-        Known{ENOTSOCK, "ENOTSOCK"},   Known{EPIPE, "EPIPE"},
-        Known{EBADMSG, "EBADMSG"},     Known{ENODEV, "ENODEV"},
-        Known{ENOSYS, "ENOSYS"},       Known{ENOBUFS, "ENOBUFS"},
-        Known{EFAULT, "EFAULT"},       Known{EOPNOTSUPP, "EOPNOTSUPP"},
-    };
-    for (const Known& known : names) {
-      if (known.error == error) name_ = known.name;
-    }
-    if (name_ == nullptr) {
-      snprintf(number_.data(), number_.size(), "errno %d", error);
-      name_ = number_.data();
-    }
-  }
-  ErrorName(const ErrorName&) = delete;
-  ErrorName& operator=(const ErrorName&) = delete;
-  [[nodiscard]] const char* get() const noexcept { return name_; }
-
- private:
-  const char* name_ = nullptr;
-  std::array<char, 24> number_{};
-};
-
-const char* step_name(Step step) noexcept {
-  switch (step) {
-    case Step::socket:
-      return "socket";
-    case Step::bind:
-      return "bind";
-    case Step::set_key:
-      return "setsockopt(ALG_SET_KEY)";
-    case Step::accept:
-      return "accept";
-    case Step::send:
-      return "sendmsg";
-    case Step::receive:
-      return "recv";
-    case Step::none:
-      break;
-  }
-  return "";
-}
+using afalg::step_name;
 
 // Descriptors or memory are short: that may be over at the next request.
 bool is_shortage(int error) noexcept {
@@ -141,126 +47,6 @@ bool is_shortage(int error) noexcept {
 Outcome outcome_of(const Fault& fault) noexcept {
   if (is_shortage(fault.error)) return Outcome::busy;
   return fault.step == Step::set_key ? Outcome::failed : Outcome::unavailable;
-}
-
-// Why the backend is not used; each is told once per process and algorithm, or once per process where it
-// meets all algorithms alike.
-enum class Reason : std::uint8_t {
-  list,
-  no_driver,
-  seccomp,
-  socket,
-  bind,
-  set_key,
-  accept,
-  shortage,
-  weak_key
-};
-
-// All that belongs to one process. Destructible however a fork freezes it (see PerProcess).
-class State {
- public:
-  explicit State(State* inherited);
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  ~State();
-
-  // Null: `busy` if all places are taken, or no memory.
-  [[nodiscard]] Session* attach(const CipherSpec& spec, std::span<const std::uint8_t> key,
-                                std::size_t algorithm) noexcept;
-  void detach(Session* session) noexcept;
-
-  [[nodiscard]] bool first(std::size_t algorithm, Reason reason) noexcept {
-    if (reason == Reason::socket || reason == Reason::seccomp) algorithm = 0;
-    const std::uint32_t bit = 1U << static_cast<unsigned>(reason);
-    return (told_[algorithm].fetch_or(bit, std::memory_order_relaxed) & bit) == 0;
-  }
-
-  struct Choice {
-    std::mutex mutex;  // held for copies of a few bytes only
-    std::atomic<bool> known{false};
-    bool searching = false;
-    std::uint64_t not_before = 0;  // Process::now()
-    Driver driver;
-    std::atomic<bool> served{false};
-    std::atomic<bool> whole_blocks_only{false};  // the driver knows no ciphertext stealing
-  };
-  [[nodiscard]] Choice& choice(std::size_t algorithm) noexcept { return choices_[algorithm]; }
-
- private:
-  std::size_t limit_;
-  std::unique_ptr<std::atomic<Session*>[]> places_;
-  std::mutex mutex_;      // of places_ and Session::users; no system call is made under it
-  std::size_t used_ = 0;  // places in use are below
-  std::array<Choice, algorithms.size()> choices_;
-  std::array<std::atomic<std::uint32_t>, algorithms.size()> told_{};
-};
-
-// A sixteenth of the descriptors that the process may have. The table is searched from end to end, which
-// sets the upper limit.
-std::size_t session_limit() noexcept {
-  constexpr std::size_t least = 4;
-  constexpr std::size_t most = 1024;
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return least;
-  return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 16, least, most));
-}
-
-State::State(State* inherited)
-    : limit_(session_limit()), places_(std::make_unique<std::atomic<Session*>[]>(limit_)) {
-  if (inherited == nullptr) return;
-  // The parent's sockets: closed here, used by the parent only. The exchange lets one thread alone close
-  // them. What the parent found out about drivers holds here too, where /proc may be out of reach.
-  for (std::size_t i = 0; i < inherited->limit_; ++i)
-    delete inherited->places_[i].exchange(nullptr, std::memory_order_acq_rel);
-  for (std::size_t i = 0; i < choices_.size(); ++i) {
-    if (!inherited->choices_[i].known.load(std::memory_order_acquire)) continue;
-    choices_[i].driver = inherited->choices_[i].driver;
-    choices_[i].whole_blocks_only = inherited->choices_[i].whole_blocks_only.load(std::memory_order_relaxed);
-    choices_[i].known.store(true, std::memory_order_release);
-  }
-}
-
-State::~State() {
-  for (std::size_t i = 0; i < limit_; ++i) delete places_[i].exchange(nullptr, std::memory_order_acq_rel);
-}
-
-Session* State::attach(const CipherSpec& spec, std::span<const std::uint8_t> key,
-                       std::size_t algorithm) noexcept {
-  const std::size_t limit = std::min(limit_, session_limit());  // it may have been lowered since
-  const std::lock_guard lock(mutex_);
-  std::size_t place = used_;
-  for (std::size_t i = 0; i < used_; ++i) {
-    Session* session = places_[i].load(std::memory_order_relaxed);
-    if (session == nullptr) {
-      place = std::min(place, i);
-    } else if (session->matches(spec, key)) {
-      ++session->users;
-      return session;
-    }
-  }
-  if (place >= limit) return nullptr;
-  auto* session = new (std::nothrow) Session(spec, key, algorithm, place);
-  if (session == nullptr) return nullptr;
-  places_[place].store(session, std::memory_order_release);
-  used_ = std::max(used_, place + 1);
-  return session;
-}
-
-void State::detach(Session* session) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (--session->users != 0) return;
-  }
-  // Nobody finds it any more. Closed while its place still shows it, so that a child of a fork in between
-  // closes its copy.
-  (void)session->close();
-  {
-    const std::lock_guard lock(mutex_);
-    places_[session->place()].store(nullptr, std::memory_order_release);
-    while (used_ > 0 && places_[used_ - 1].load(std::memory_order_relaxed) == nullptr) --used_;
-  }
-  delete session;
 }
 
 class Held {
@@ -319,7 +105,21 @@ class Afalg final : public Backend {
   }
   [[nodiscard]] Result crypt(KeySlot& slot, const CipherRequest& request) noexcept override;
   void release(KeySlot& slot) noexcept override;
-  void driver(const CipherSpec& spec, std::span<char> text) const noexcept override;
+  void driver(const CipherSpec& spec, std::span<char> text) const noexcept override {
+    name_driver(find_algorithm(spec), text);
+  }
+
+  [[nodiscard]] DigestWay digest_way(const DigestSpec& spec) const noexcept override {
+    return find_algorithm(spec) ? DigestWay::messages : DigestWay::none;
+  }
+  [[nodiscard]] Outcome extend(KeySlot& slot, const DigestSpec& spec, const std::uint8_t* in,
+                               std::size_t length) noexcept override;
+  [[nodiscard]] Outcome conclude(KeySlot& slot, const DigestSpec& spec, std::uint8_t* out) noexcept override;
+  void abandon(KeySlot& slot) noexcept override;
+  [[nodiscard]] Outcome clone(const KeySlot& slot, KeySlot& copy) noexcept override;
+  void digest_driver(const DigestSpec& spec, std::span<char> text) const noexcept override {
+    name_driver(find_algorithm(spec), text);
+  }
 
  private:
   [[nodiscard]] Result use(Session& session, const CipherRequest& request, std::uint64_t generation,
@@ -327,6 +127,16 @@ class Afalg final : public Backend {
   [[nodiscard]] Outcome attach(KeySlot& slot, const CipherRequest& request,
                                std::uint64_t generation) noexcept;
   [[nodiscard]] Outcome open(State& state, Session& session) noexcept;
+  [[nodiscard]] bool is_filtered(State& state, std::size_t algorithm) noexcept;
+  [[nodiscard]] Outcome begin(KeySlot& slot, const DigestSpec& spec, const std::uint8_t* in,
+                              std::size_t length) noexcept;
+  [[nodiscard]] Outcome obtain(HashSession*& session, std::size_t algorithm, std::uint64_t generation,
+                               bool look) noexcept;
+  [[nodiscard]] Outcome check(State* state, KeySlot& slot, bool look) noexcept;
+  [[nodiscard]] Outcome lose(State& state, KeySlot& slot, const Fault& fault) noexcept;
+  void forget_driver(State& state, std::size_t algorithm, const Fault& fault) noexcept;
+  void name_driver(std::optional<std::size_t> algorithm, std::span<char> text) const noexcept;
+  static void copy_name(State::Choice& choice, std::span<char> text) noexcept;
   [[nodiscard]] Outcome choose(State& state, std::size_t algorithm, Driver& driver) noexcept;
   [[nodiscard]] Outcome search(State& state, std::size_t algorithm, Driver& driver) noexcept;
   [[nodiscard]] Outcome refused(State& state, std::size_t algorithm, const char* driver,
@@ -406,7 +216,7 @@ Result Afalg::use(Session& session, const CipherRequest& request, std::uint64_t 
         state->choice(session.algorithm()).whole_blocks_only.store(true, std::memory_order_relaxed);
       return {.outcome = Outcome::busy, .done = 0};
     }
-    process_.log(LogLevel::error, "afalg: %s (%s): %s: %s", algorithms[session.algorithm()].label,
+    process_.log(LogLevel::error, "afalg: %s (%s): %s: %s", afalg::algorithm(session.algorithm()).label,
                  session.driver().name.data(), step_name(fault.step), ErrorName(fault.error).get());
     return result;
   }
@@ -434,14 +244,16 @@ void Afalg::release(KeySlot& slot) noexcept {
   if (State* state = states_.peek(generation); state != nullptr) state->detach(session);
 }
 
-void Afalg::driver(const CipherSpec& spec, std::span<char> text) const noexcept {
+void Afalg::name_driver(std::optional<std::size_t> algorithm, std::span<char> text) const noexcept {
   if (text.empty()) return;
   text[0] = '\0';
-  const auto algorithm = find_algorithm(spec);
   State* state = states_.peek(process_.generation());
   if (!algorithm || state == nullptr) return;
   State::Choice& choice = state->choice(*algorithm);
-  if (!choice.served.load(std::memory_order_relaxed)) return;
+  if (choice.served.load(std::memory_order_relaxed)) copy_name(choice, text);
+}
+
+void Afalg::copy_name(State::Choice& choice, std::span<char> text) noexcept {
   const std::lock_guard lock(choice.mutex);
   const std::size_t length =
       std::min(strnlen(choice.driver.name.data(), choice.driver.name.size()), text.size() - 1);
@@ -449,18 +261,29 @@ void Afalg::driver(const CipherSpec& spec, std::span<char> text) const noexcept 
   text[length] = '\0';
 }
 
+bool Afalg::is_filtered(State& state, std::size_t algorithm) noexcept {
+  if (under_seccomp_ || !Process::filtered()) return false;
+  if (state.first(algorithm, Reason::seccomp))
+    process_.log(
+        LogLevel::info,
+        "afalg is not used: a seccomp filter, or /proc/self/status unreadable (under_seccomp = use)");
+  return true;
+}
+
+// After a refused bind: the driver is gone, and another is looked for at the next request.
+void Afalg::forget_driver(State& state, std::size_t algorithm, const Fault& fault) noexcept {
+  if (fault.step != Step::bind || is_shortage(fault.error)) return;
+  State::Choice& choice = state.choice(algorithm);
+  const std::lock_guard lock(choice.mutex);
+  choice.known.store(false, std::memory_order_release);
+}
+
 // Called with the session held, and not in a sandbox. Loading modules and their self tests can take seconds
 // in bind.
 Outcome Afalg::open(State& state, Session& session) noexcept {
   if (session.key_refused) return Outcome::busy;
   const std::size_t algorithm = session.algorithm();
-  if (!under_seccomp_ && Process::filtered()) {
-    if (state.first(algorithm, Reason::seccomp))
-      process_.log(
-          LogLevel::info,
-          "afalg is not used: a seccomp filter, or /proc/self/status unreadable (under_seccomp = use)");
-    return Outcome::unavailable;
-  }
+  if (is_filtered(state, algorithm)) return Outcome::unavailable;
   Driver driver;
   if (const Outcome outcome = choose(state, algorithm, driver); outcome != Outcome::served) return outcome;
   const Fault fault = session.open(driver, process_.now());
@@ -472,22 +295,17 @@ Outcome Afalg::open(State& state, Session& session) noexcept {
       session.may_be_weak()) {
     session.key_refused = true;
     if (state.first(algorithm, Reason::weak_key))
-      process_.log(LogLevel::info, "afalg: %s (%s): a key was refused: %s", algorithms[algorithm].label,
+      process_.log(LogLevel::info, "afalg: %s (%s): a key was refused: %s", afalg::algorithm(algorithm).label,
                    driver.name.data(), ErrorName(fault.error).get());
     return Outcome::busy;
   }
-  if (fault.step == Step::bind && !is_shortage(fault.error)) {
-    // The driver is gone: look for another at the next request.
-    State::Choice& choice = state.choice(algorithm);
-    const std::lock_guard lock(choice.mutex);
-    choice.known.store(false, std::memory_order_release);
-  }
+  forget_driver(state, algorithm, fault);
   return refused(state, algorithm, driver.name.data(), fault);
 }
 
 Outcome Afalg::refused(State& state, std::size_t algorithm, const char* driver, const Fault& fault) noexcept {
   const Outcome outcome = outcome_of(fault);
-  const char* label = algorithms[algorithm].label;
+  const char* label = afalg::algorithm(algorithm).label;
   const ErrorName error(fault.error);
   if (state.choice(algorithm).served.load(std::memory_order_relaxed) && outcome != Outcome::busy) {
     process_.log(LogLevel::error, "afalg: %s (%s): %s: %s", label, driver, step_name(fault.step),
@@ -551,16 +369,18 @@ Outcome Afalg::choose(State& state, std::size_t algorithm, Driver& driver) noexc
 // hardware is. Else the kernel's choice is made by binding to the algorithm, which also makes the kernel
 // build drivers out of templates; then the list tells which driver that was.
 Outcome Afalg::search(State& state, std::size_t algorithm, Driver& driver) noexcept {
-  const Algorithm& wanted = algorithms[algorithm];
+  const afalg::Algorithm& wanted = afalg::algorithm(algorithm);
   Descriptor socket;
   if (!accelerated_only_) {
-    if (const Fault fault = afalg::bind_cipher(socket, wanted.kernel_name))
+    if (const Fault fault = afalg::bind_socket(socket, wanted.type, wanted.kernel_name))
       return refused(state, algorithm, wanted.kernel_name, fault);
   }
   FileText list;
   const int error = list.read(proc_crypto_);
   std::optional<afalg::CryptoEntry> best;
-  if (error == 0) best = afalg::best_driver(list.get(), wanted.kernel_name, accelerated_only_);
+  if (error == 0)
+    best = afalg::best_driver(list.get(), wanted.type, wanted.kernel_name,
+                              accelerated_only_ ? Among::hardware : Among::all);
   if (best && best->driver.size() >= driver.name.size()) best.reset();
 
   driver = {};
@@ -571,6 +391,13 @@ Outcome Afalg::search(State& state, std::size_t algorithm, Driver& driver) noexc
       if (state.first(algorithm, Reason::list))
         process_.log(LogLevel::info, "afalg is not used for %s: %s cannot be read: %s", wanted.label,
                      proc_crypto_, ErrorName(error).get());
+    } else if (const auto useless = afalg::best_driver(list.get(), wanted.type, wanted.kernel_name,
+                                                       Among::whole_messages_only)) {
+      if (state.first(algorithm, Reason::whole_messages_only))
+        process_.log(LogLevel::info,
+                     "afalg is not used for %s: %.*s hashes a message in pieces by software of the kernel",
+                     wanted.label, static_cast<int>(useless->driver.size()), useless->driver.data());
+      return Outcome::unsupported;
     } else if (state.first(algorithm, Reason::no_driver)) {
       process_.log(LogLevel::info,
                    "afalg is not used for %s: no hardware driver in %s (accelerated_only = no takes any)",
@@ -579,12 +406,162 @@ Outcome Afalg::search(State& state, std::size_t algorithm, Driver& driver) noexc
     return Outcome::unavailable;
   }
   // A kernel may allow the name of the algorithm and not the driver's own (Linux 7.3).
-  if (!accelerated_only_ && (!best || afalg::bind_cipher(socket, driver.name.data()))) {
+  if (!accelerated_only_ && (!best || afalg::bind_socket(socket, wanted.type, driver.name.data()))) {
     driver = {};
     std::strncpy(driver.name.data(), wanted.kernel_name, driver.name.size() - 1);
   }
   driver.traits = afalg::driver_traits(best ? best->driver : std::string_view{});
   return Outcome::served;
+}
+
+// ---- Digests -------------------------------------------------------------------------------------
+
+Outcome Afalg::extend(KeySlot& slot, const DigestSpec& spec, const std::uint8_t* in,
+                      std::size_t length) noexcept {
+  const ErrnoGuard guard;
+  if (slot.session == nullptr) return begin(slot, spec, in, length);
+  State* const state = states_.peek(process_.generation());
+  if (const Outcome outcome = check(state, slot, false); outcome != Outcome::served) return outcome;
+  const Fault fault = static_cast<HashSession*>(slot.session)->extend(in, length);
+  return fault ? lose(*state, slot, fault) : Outcome::served;
+}
+
+Outcome Afalg::conclude(KeySlot& slot, const DigestSpec& spec, std::uint8_t* out) noexcept {
+  const ErrnoGuard guard;
+  if (slot.session == nullptr) {
+    if (const Outcome outcome = begin(slot, spec, nullptr, 0); outcome != Outcome::served) return outcome;
+  }
+  State* const state = states_.peek(process_.generation());
+  if (const Outcome outcome = check(state, slot, true); outcome != Outcome::served) return outcome;
+  auto* const session = static_cast<HashSession*>(slot.session);
+  if (const Fault fault = session->conclude(out)) return lose(*state, slot, fault);
+  slot = {};
+  state->put_back(session);
+  return Outcome::served;
+}
+
+void Afalg::abandon(KeySlot& slot) noexcept {
+  if (slot.session == nullptr) return;
+  const ErrnoGuard guard;
+  State* const state = states_.peek(process_.generation());
+  if (check(state, slot, true) != Outcome::served) return;
+  auto* const session = static_cast<HashSession*>(std::exchange(slot, {}).session);
+  if (session->abandon()) {
+    state->remove(session);
+  } else {
+    state->put_back(session);
+  }
+}
+
+Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
+  const ErrnoGuard guard;
+  copy = {};
+  const std::uint64_t generation = process_.generation();
+  State* const state = states_.peek(generation);
+  if (slot.session == nullptr || slot.generation != generation || state == nullptr)
+    return Outcome::unavailable;
+  auto* const original = static_cast<HashSession*>(slot.session);
+  // A number that was taken stays in the slot, whose next call finds that out.
+  switch (original->state(process_.now(), true)) {
+    case HashSession::State::ready:
+      break;
+    case HashSession::State::sandboxed:
+      return Outcome::unavailable;
+    case HashSession::State::closed:
+      return Outcome::busy;
+  }
+  HashSession* const session = state->add(original->algorithm());
+  if (session == nullptr) return Outcome::busy;
+  const Fault fault = session->open(*original, process_.now());
+  if (!fault) {
+    copy = {.session = session, .generation = generation};
+    return Outcome::served;
+  }
+  state->remove(session);
+  if (is_shortage(fault.error)) return Outcome::busy;
+  if (state->first(original->algorithm(), Reason::clone))
+    process_.log(LogLevel::info, "afalg: %s: a message cannot be duplicated: %s answers %s",
+                 afalg::algorithm(original->algorithm()).label, step_name(fault.step),
+                 ErrorName(fault.error).get());
+  return Outcome::unavailable;
+}
+
+// Whether the slot's session still is usable; if not, the slot is empty. A number that was taken from us is
+// no fault of the driver's, but the message is lost with it.
+Outcome Afalg::check(State* state, KeySlot& slot, bool look) noexcept {
+  auto* const session = static_cast<HashSession*>(slot.session);
+  if (state == nullptr || slot.generation != process_.generation()) {
+    slot = {};
+    return Outcome::unavailable;
+  }
+  const HashSession::State found =
+      !look && process_.sandboxed() ? HashSession::State::sandboxed : session->state(process_.now(), look);
+  if (found == HashSession::State::ready) [[likely]]
+    return Outcome::served;
+  slot = {};
+  state->remove(session);
+  return found == HashSession::State::sandboxed ? Outcome::unavailable : Outcome::busy;
+}
+
+Outcome Afalg::lose(State& state, KeySlot& slot, const Fault& fault) noexcept {
+  auto* const session = static_cast<HashSession*>(std::exchange(slot, {}).session);
+  const std::size_t algorithm = session->algorithm();
+  if (state.remove(session)) return Outcome::busy;
+  std::array<char, 64> driver{};
+  copy_name(state.choice(algorithm), driver);
+  process_.log(LogLevel::error, "afalg: %s (%s): %s: %s", afalg::algorithm(algorithm).label, driver.data(),
+               step_name(fault.step), ErrorName(fault.error).get());
+  return Outcome::failed;
+}
+
+Outcome Afalg::begin(KeySlot& slot, const DigestSpec& spec, const std::uint8_t* in,
+                     std::size_t length) noexcept {
+  const auto algorithm = find_algorithm(spec);
+  if (!algorithm) return Outcome::unsupported;
+  const std::uint64_t generation = process_.generation();
+  for (int attempt = 0;; ++attempt) {
+    HashSession* session = nullptr;
+    if (const Outcome outcome = obtain(session, *algorithm, generation, attempt != 0);
+        outcome != Outcome::served)
+      return outcome;
+    State& state = *states_.peek(generation);
+    slot = {.session = session, .generation = generation};
+    const Fault fault = session->extend(in, length);
+    if (!fault) [[likely]] {
+      std::atomic<bool>& served = state.choice(*algorithm).served;
+      if (!served.load(std::memory_order_relaxed)) served.store(true, std::memory_order_relaxed);
+      return Outcome::served;
+    }
+    // The whole message is at hand: where the descriptor had been taken from us, it starts once more, and all
+    // of the pool are looked at, which may have gone the same way.
+    const Outcome outcome = lose(state, slot, fault);
+    if (outcome != Outcome::busy || attempt != 0) return outcome;
+  }
+}
+
+// A session without a message that is known to be ours: out of the pool, or opened.
+Outcome Afalg::obtain(HashSession*& session, std::size_t algorithm, std::uint64_t generation,
+                      bool look) noexcept {
+  if (process_.sandboxed()) return Outcome::unavailable;
+  State* const state = states_.get(generation);
+  if (state == nullptr) return Outcome::busy;
+  while ((session = state->take(algorithm)) != nullptr) {
+    const HashSession::State found = session->state(process_.now(), look);
+    if (found == HashSession::State::ready) [[likely]]
+      return Outcome::served;
+    state->remove(session);
+    if (found == HashSession::State::sandboxed) return Outcome::unavailable;
+  }
+  if (is_filtered(*state, algorithm)) return Outcome::unavailable;
+  Driver driver;
+  if (const Outcome outcome = choose(*state, algorithm, driver); outcome != Outcome::served) return outcome;
+  session = state->add(algorithm);
+  if (session == nullptr) return Outcome::busy;
+  const Fault fault = session->open(driver, process_.now());
+  if (!fault) return Outcome::served;
+  state->remove(session);
+  forget_driver(*state, algorithm, fault);
+  return refused(*state, algorithm, driver.name.data(), fault);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The AF_ALG backend: ciphers through the kernel's crypto drivers, by sockets of the family AF_ALG
-// (Linux Documentation/crypto/userspace-if.rst). Linux 7.2 and later let AF_ALG reach no hardware
+// The AF_ALG backend: ciphers and digests through the kernel's crypto drivers, by sockets of the family
+// AF_ALG (Linux Documentation/crypto/userspace-if.rst). Linux 7.2 and later let AF_ALG reach no hardware
 // driver; there, and wherever sockets of this family are refused, the backend says `unavailable`.
 #pragma once
 

@@ -12,13 +12,18 @@ namespace sunxi::afalg {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr DriverTraits software{.hardware = false, .chunk = most_chunk, .alignment = 1};
-constexpr DriverTraits hardware{.hardware = true, .chunk = most_chunk, .alignment = 1};
+constexpr DriverTraits software{
+    .hardware = false, .chunk = most_chunk, .alignment = 1, .whole_messages_only = false};
+constexpr DriverTraits hardware{
+    .hardware = true, .chunk = most_chunk, .alignment = 1, .whole_messages_only = false};
 // Word by word; other alignments take a slower loop (drivers/crypto/allwinner/sun4i-ss).
-constexpr DriverTraits sun4i{.hardware = true, .chunk = most_chunk, .alignment = 4};
+constexpr DriverTraits sun4i{
+    .hardware = true, .chunk = most_chunk, .alignment = 4, .whole_messages_only = false};
 // At most 8 segments on either side, of equal lengths in sun8i-ss, else silently software
 // (drivers/crypto/allwinner/sun8i-ce and sun8i-ss). AF_ALG makes one segment of each page.
-constexpr DriverTraits sun8i{.hardware = true, .chunk = 8 * page, .alignment = page};
+// Their hashes leave init, update and final to software, and so does AF_ALG's every message before Linux 6.5.
+constexpr DriverTraits sun8i{
+    .hardware = true, .chunk = 8 * page, .alignment = page, .whole_messages_only = true};
 
 enum class At : std::uint8_t { start, end };
 
@@ -40,6 +45,7 @@ constexpr std::array patterns{
     Pattern{At::end, "-talitos", hardware},          // NXP PowerQUICC
     Pattern{At::end, "-qce", hardware},              // Qualcomm
     Pattern{At::end, "-omap", hardware},             // Texas Instruments
+    Pattern{At::start, "omap-", hardware},           // its hashes
     Pattern{At::end, "-rk", hardware},               // Rockchip
     Pattern{At::start, "mv-", hardware},             // Marvell CESA
     Pattern{At::start, "atmel-", hardware},          // Microchip
@@ -105,10 +111,18 @@ Block next_block(std::string_view& rest) noexcept {
   return block;
 }
 
-// What a socket of type "skcipher" can be bound to: the type's names since 4.10, of its synchronous kind
-// since 6.7, and of both before 4.10.
-bool is_cipher(std::string_view type) noexcept {
-  return type == "skcipher" || type == "lskcipher" || type == "ablkcipher" || type == "blkcipher";
+// The types' names. Ciphers: since 4.10, of their synchronous kind since 6.7, and of both before 4.10. A
+// socket of type "hash" takes both kinds of hashes.
+bool is_of(DriverType type, std::string_view name) noexcept {
+  if (type == DriverType::hash) return name == "ahash" || name == "shash";
+  return name == "skcipher" || name == "lskcipher" || name == "ablkcipher" || name == "blkcipher";
+}
+
+bool is_among(Among among, DriverType type, std::string_view driver) noexcept {
+  if (among == Among::all) return true;
+  const DriverTraits traits = driver_traits(driver);
+  const bool in_part = type == DriverType::hash && traits.whole_messages_only;
+  return traits.hardware && in_part == (among == Among::whole_messages_only);
 }
 
 }  // namespace
@@ -124,19 +138,19 @@ DriverTraits driver_traits(std::string_view driver) noexcept {
   return software;
 }
 
-std::optional<CryptoEntry> best_driver(std::string_view proc_crypto, std::string_view name,
-                                       bool hardware_only) noexcept {
+std::optional<CryptoEntry> best_driver(std::string_view proc_crypto, DriverType type, std::string_view name,
+                                       Among among) noexcept {
   std::optional<CryptoEntry> best;
   while (!proc_crypto.empty()) {
     const Block block = next_block(proc_crypto);
-    if (block.name != name || block.driver.empty() || block.selftest != "passed" || !is_cipher(block.type))
+    if (block.name != name || block.driver.empty() || block.selftest != "passed" || !is_of(type, block.type))
       continue;
     if (!block.internal.empty() && block.internal != "no") continue;
     int priority = 0;
     const char* end = block.priority.data() + block.priority.size();
     const auto [parsed, error] = std::from_chars(block.priority.data(), end, priority);
     if (error != std::errc{} || parsed != end) continue;
-    if (hardware_only && !driver_traits(block.driver).hardware) continue;
+    if (!is_among(among, type, block.driver)) continue;
     if (!best || priority > best->priority)
       best = CryptoEntry{.name = block.name, .driver = block.driver, .priority = priority};
   }

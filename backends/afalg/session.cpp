@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// AF_ALG sockets. Interface: Linux include/uapi/linux/if_alg.h, crypto/af_alg.c, crypto/algif_skcipher.c.
+// Requests through a cipher socket. Interface: Linux crypto/algif_skcipher.c.
 #include "backends/afalg/session.h"
 
-#include <fcntl.h>
 #include <linux/if_alg.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -18,48 +15,7 @@
 namespace sunxi::afalg {
 namespace {
 
-constexpr int family = 38;      // AF_ALG
-constexpr int alg_level = 279;  // SOL_ALG
-constexpr std::size_t page = 4096;
 constexpr int most_interruptions = 8;
-
-// A control message that AF_ALG skips, because the level is not its own, and for which every other kind
-// of socket refuses the whole sendmsg: no such type exists at SOL_SOCKET. It makes sure that nothing
-// reaches the peer of a socket that took our number between the check and the call.
-constexpr int guard_type = 0x5358'4e55;
-
-// Which session, of any backend object in the process, last opened a descriptor with this number (modulo
-// the size). After the application has closed our sockets, the next one to be opened gets the number of
-// another, which would take that one's requests and use its own key for them.
-constinit std::array<std::atomic<std::uint64_t>, 1024> owners{};
-constinit std::atomic<std::uint64_t> last_serial{0};
-
-std::atomic<std::uint64_t>& owner_of(int number) noexcept {
-  return owners[static_cast<std::size_t>(number) % owners.size()];
-}
-
-Fault fault(Step step) noexcept {
-  return {.step = step, .error = errno};
-}
-
-// A number that the application's next descriptors will not get: after it has closed all that it does not
-// know, the lowest free ones are taken. Never 0 to 2, to which code writes that believes in standard
-// streams. The limits keep the process's table of descriptors small.
-int out_of_the_way(int number) noexcept {
-  if (number < 0) return number;
-  rlimit limit{};
-  const rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
-  const int lowest = static_cast<int>(std::min<rlim_t>(most / 4 * 3, 768));
-  int moved = fcntl(number, F_DUPFD_CLOEXEC, std::max(lowest, STDERR_FILENO + 1));
-  if (moved < 0) {
-    if (number > STDERR_FILENO) return number;
-    moved = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  }
-  const int error = errno;
-  close(number);
-  errno = error;
-  return moved;
-}
 
 bool overlap(const std::uint8_t* a, std::size_t a_bytes, const std::uint8_t* b,
              std::size_t b_bytes) noexcept {
@@ -74,29 +30,9 @@ bool aligned(const std::uint8_t* pointer, std::size_t alignment) noexcept {
 
 }  // namespace
 
-Fault bind_cipher(Descriptor& socket, const char* name) noexcept {
-  if (!socket) {
-    const int number = ::socket(family, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (number < 0) return fault(Step::socket);
-    socket = Descriptor(number);
-  }
-  sockaddr_alg address{};
-  address.salg_family = family;
-  constexpr char type[] = "skcipher";
-  std::memcpy(address.salg_type, type, sizeof type);
-  const std::size_t length = strnlen(name, sizeof address.salg_name - 1);
-  std::memcpy(address.salg_name, name, length);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return fault(Step::bind);
-  return {};
-}
-
 Session::Session(const CipherSpec& spec, std::span<const std::uint8_t> key, std::size_t algorithm,
                  std::size_t place) noexcept
-    : spec_(spec),
-      algorithm_(algorithm),
-      place_(place),
-      serial_(last_serial.fetch_add(1, std::memory_order_relaxed) + 1) {
+    : spec_(spec), algorithm_(algorithm), place_(place) {
   std::copy_n(key.begin(), std::min<std::size_t>(key.size(), spec.key_bytes), key_.begin());
   prepare_control();
 }
@@ -129,42 +65,19 @@ bool Session::acquire(std::size_t length) noexcept {
   return true;
 }
 
-Session::State Session::state(std::uint64_t now, bool look) noexcept {
-  if (!socket_) return State::closed;
-  std::atomic<std::uint64_t>& owner = owner_of(socket_.get());
-  if (!look && now == looked_ && owner.load(std::memory_order_relaxed) == serial_) [[likely]]
-    return State::ready;
-  switch (socket_.state()) {
-    case Descriptor::State::ours:
-      looked_ = now;
-      owner.store(serial_, std::memory_order_relaxed);
-      return State::ready;
-    case Descriptor::State::sandboxed:
-      return State::sandboxed;
-    case Descriptor::State::stolen:
-      break;
-  }
-  socket_.forget();
-  return State::closed;
-}
-
 // The bound socket is closed once the operation socket exists, which keeps all that it needs; one
 // descriptor remains.
 Fault Session::open(const Driver& driver, std::uint64_t now) noexcept {
   Descriptor bound;
-  if (const Fault refused = bind_cipher(bound, driver.name.data())) return refused;
-  if (!set_key(bound.get())) return fault(Step::set_key);
-  const int number = out_of_the_way(::accept4(bound.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (number < 0) return fault(Step::accept);
-  socket_ = Descriptor(number);
-  looked_ = now;
-  owner_of(number).store(serial_, std::memory_order_relaxed);
+  if (const Fault refused = bind_socket(bound, DriverType::cipher, driver.name.data())) return refused;
+  if (!set_key(bound.get())) return fault_of(Step::set_key);
+  if (const Fault refused = socket_.open(bound.get(), now)) return refused;
   driver_ = driver;
   chunk_ = driver.traits.chunk;
   // What does not fit into the send buffer would be taken in part (crypto/af_alg.c counts whole pages).
   int buffer = 0;
   socklen_t length = sizeof buffer;
-  if (::getsockopt(number, SOL_SOCKET, SO_SNDBUF, &buffer, &length) == 0 && buffer > 0)
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &buffer, &length) == 0 && buffer > 0)
     chunk_ = std::clamp(static_cast<std::size_t>(buffer) / page * page, page, chunk_);
   return {};
 }
@@ -190,12 +103,6 @@ bool Session::may_be_weak() const noexcept {
   unsigned difference = 0;
   for (std::size_t i = 0; i < half; ++i) difference |= static_cast<unsigned>(key_[i] ^ key_[half + i]);
   return difference == 0;
-}
-
-bool Session::close() noexcept {
-  const bool stolen = socket_ && socket_.state() == Descriptor::State::stolen;
-  socket_.reset();
-  return stolen;
 }
 
 void Session::prepare_control() noexcept {

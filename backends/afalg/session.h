@@ -11,29 +11,11 @@
 #include <mutex>
 #include <span>
 
-#include "backends/afalg/drivers.h"
+#include "backends/afalg/socket.h"
 #include "backends/backend.h"
 #include "backends/process.h"
 
 namespace sunxi::afalg {
-
-// What a socket is bound to.
-struct Driver {
-  std::array<char, 64> name{};  // struct sockaddr_alg has room for 63 characters
-  DriverTraits traits{};
-};
-
-enum class Step : std::uint8_t { none, socket, bind, set_key, accept, send, receive };
-
-// Which call went wrong, and its errno; 0 if it moved a wrong number of bytes.
-struct Fault {
-  Step step = Step::none;
-  int error = 0;
-  explicit operator bool() const noexcept { return step != Step::none; }
-};
-
-// A socket of type "skcipher" bound to `name`, without a key. Loads kernel modules where needed.
-[[nodiscard]] Fault bind_cipher(Descriptor& socket, const char* name) noexcept;
 
 // Shared by all slots with this key. Everything but the members called from the table of sessions
 // needs the session to be held (acquire).
@@ -55,17 +37,13 @@ class Session {
   [[nodiscard]] bool acquire(std::size_t length) noexcept;
   void yield() noexcept { mutex_.unlock(); }
 
-  enum class State : std::uint8_t { closed, ready, sandboxed };
-  // Whether the socket still is ours; a number that the application took is forgotten. A look at the
-  // descriptor costs a twentieth of a small request, so that it is taken once per tick of the clock (some
-  // milliseconds), when asked for, and when another session may have got our number. In between the guard
-  // in every message keeps data away from all sockets but those of AF_ALG.
-  [[nodiscard]] State state(std::uint64_t now, bool look) noexcept;
+  using State = OperationSocket::State;
+  [[nodiscard]] State state(std::uint64_t now, bool look) noexcept { return socket_.state(now, look); }
   [[nodiscard]] Fault open(const Driver& driver, std::uint64_t now) noexcept;
   // Needs State::ready. After a fault the session has to be closed.
   [[nodiscard]] Result crypt(const CipherRequest& request, Fault& fault) noexcept;
   // True if the descriptor was not ours any more.
-  bool close() noexcept;
+  bool close() noexcept { return socket_.close(); }
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   // Whether a driver may refuse the key for what it is.
   [[nodiscard]] bool may_be_weak() const noexcept;
@@ -91,9 +69,7 @@ class Session {
   std::atomic<std::size_t> held_for_{0};  // bytes of the request that holds the session
   std::atomic<bool> awaited_{false};
 
-  Descriptor socket_;
-  std::uint64_t looked_ = 0;  // Process::now() of the last look at it
-  const std::uint64_t serial_;
+  OperationSocket socket_;
   Driver driver_;
   std::size_t chunk_ = 0;
   alignas(cmsghdr) std::array<std::uint8_t, control_bytes> control_{};

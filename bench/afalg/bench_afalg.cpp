@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The AF_ALG backend against its floor: a loop of one sendmsg and one read on an operation socket, with
-// nothing else. Encryption in one process; medians of interleaved rounds. Exit status 77 without AF_ALG.
+// nothing else; for digests, of one send and one recv. Encryption, or whole messages, in one process; medians
+// of interleaved rounds. Exit status 77 without AF_ALG.
 // Usage: bench_afalg [--hardware] [ALGORITHM] [ROUNDS [MILLISECONDS]]. ALGORITHM is a name such as
-// AES-128-CBC (the default), AES-256-XTS, DES-EDE3-CBC, DES-EDE-ECB or DES-CBC.
+// AES-128-CBC (the default), AES-256-XTS, DES-EDE3-CBC, DES-EDE-ECB, DES-CBC, MD5, SHA1 or SHA2-256.
 #include <linux/if_alg.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -64,17 +65,35 @@ std::optional<sunxi::CipherSpec> spec_of(std::string_view name) {
   return std::nullopt;
 }
 
-// Chosen by the driver that the backend uses, so that both loops run on the same one.
-int open_bare(const char* driver, std::span<const std::uint8_t> key) {
+std::optional<sunxi::DigestSpec> digest_of(std::string_view name) {
+  using sunxi::Digest;
+  struct Known {
+    std::string_view name;
+    sunxi::DigestSpec spec;
+  };
+  constexpr std::array digests{
+      Known{"MD5", {Digest::md5, 64, 16}},          Known{"SHA1", {Digest::sha1, 64, 20}},
+      Known{"SHA2-224", {Digest::sha224, 64, 28}},  Known{"SHA2-256", {Digest::sha256, 64, 32}},
+      Known{"SHA2-384", {Digest::sha384, 128, 48}}, Known{"SHA2-512", {Digest::sha512, 128, 64}},
+  };
+  for (const Known& known : digests) {
+    if (known.name == name) return known.spec;
+  }
+  return std::nullopt;
+}
+
+// Chosen by the driver that the backend uses, so that both loops run on the same one. Hashes have no key.
+int open_bare(const char* type, const char* driver, std::span<const std::uint8_t> key) {
   const int bound = socket(AF_ALG, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (bound < 0) return -1;
   sockaddr_alg address{};
   address.salg_family = AF_ALG;
-  std::memcpy(address.salg_type, "skcipher", 9);
+  std::memcpy(address.salg_type, type, std::strlen(type));
   std::memcpy(address.salg_name, driver, strnlen(driver, sizeof address.salg_name - 1));
   int number = -1;
   if (bind(bound, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-      setsockopt(bound, SOL_ALG, ALG_SET_KEY, key.data(), static_cast<socklen_t>(key.size())) == 0)
+      (key.empty() ||
+       setsockopt(bound, SOL_ALG, ALG_SET_KEY, key.data(), static_cast<socklen_t>(key.size())) == 0))
     number = accept4(bound, nullptr, nullptr, SOCK_CLOEXEC);
   close(bound);
   return number;
@@ -140,6 +159,68 @@ int number_or(const char* text, int otherwise) {
                          : static_cast<int>(std::clamp(std::strtol(text, nullptr, 10), 1L, 100000L));
 }
 
+struct Timing {
+  int rounds;
+  std::chrono::microseconds slice;
+};
+
+int measure_digest(sunxi::Backend& backend, const sunxi::DigestSpec& spec, std::string_view name,
+                   Timing timing) {
+  constexpr std::size_t longest = std::size_t{1} << 20U;
+  auto* in = static_cast<std::uint8_t*>(std::aligned_alloc(4096, longest));
+  std::fill_n(in, longest, std::uint8_t{0x5a});
+  std::array<std::array<std::uint8_t, 64>, 2> out{};
+  std::size_t bytes = 16;
+  sunxi::KeySlot slot;
+  const auto serve = [&] {
+    if (backend.extend(slot, spec, in, bytes) == sunxi::Outcome::served &&
+        backend.conclude(slot, spec, out[0].data()) == sunxi::Outcome::served)
+      return;
+    std::fprintf(stderr, "bench_afalg: the backend did not serve a message\n");
+    std::exit(skipped);
+  };
+  serve();
+  std::array<char, 64> driver{};
+  backend.digest_driver(spec, driver);
+  const int number = open_bare("hash", driver.data(), {});
+  if (number < 0) return skipped;
+  const auto bare = [&] {
+    if (send(number, in, bytes, 0) == static_cast<ssize_t>(bytes) &&
+        recv(number, out[1].data(), spec.digest_bytes, 0) == spec.digest_bytes)
+      return;
+    std::perror("bare loop");
+    std::exit(1);
+  };
+  std::printf("%s on %s, %d rounds of %d ms; messages a second\n", name.data(), driver.data(), timing.rounds,
+              static_cast<int>(timing.slice.count() / 1000));
+  std::printf("%7s %12s %12s %7s\n", "bytes", "bare", "backend", "ratio");
+  for (const std::size_t size : {std::size_t{16}, std::size_t{256}, std::size_t{1024}, std::size_t{8192},
+                                 std::size_t{16384}, std::size_t{65536}, longest}) {
+    bytes = size;
+    const std::size_t batch = std::clamp<std::size_t>(32768 / bytes, 1, 32);
+    std::array<std::vector<double>, 2> rates;
+    std::vector<double> ratios;
+    for (int round = 0; round < timing.rounds; ++round) {
+      std::array<std::vector<double>, 2> turn_rates;
+      for (int turn = 0; turn < turns; ++turn) {
+        turn_rates[0].push_back(rate(timing.slice / turns, batch, bare));
+        turn_rates[1].push_back(rate(timing.slice / turns, batch, serve));
+      }
+      for (std::size_t i = 0; i < rates.size(); ++i) rates[i].push_back(median(turn_rates[i]));
+      ratios.push_back(rates[1].back() / rates[0].back());
+    }
+    std::printf("%7zu %12.0f %12.0f %7.3f\n", bytes, median(rates[0]), median(rates[1]), median(ratios));
+    std::fflush(stdout);
+    if (out[0] != out[1]) {
+      std::fprintf(stderr, "bench_afalg: the digests differ\n");
+      return 1;
+    }
+  }
+  close(number);
+  std::free(in);
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -163,6 +244,8 @@ int main(int count, char** arguments) {
   sunxi::Process process;
   process.set_log_level(sunxi::LogLevel::info);
   const auto backend = sunxi::make_afalg_backend(process, options);
+  if (const auto digest = digest_of(name))
+    return measure_digest(*backend, *digest, name, {.rounds = rounds, .slice = slice});
   if (!spec || !backend->supports(*spec)) {
     std::fprintf(stderr, "bench_afalg: no algorithm %s\n", name.data());
     return 2;
@@ -197,7 +280,7 @@ int main(int count, char** arguments) {
   serve();
   std::array<char, 64> driver{};
   backend->driver(request.spec, driver);
-  const int number = open_bare(driver.data(), kernel_key);
+  const int number = open_bare("skcipher", driver.data(), kernel_key);
   if (number < 0) return skipped;
   Bare bare(number, spec->iv_bytes);
 

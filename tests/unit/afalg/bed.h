@@ -148,6 +148,19 @@ inline const std::string& model_list() {
   return text;
 }
 
+// Of digests alike; theirs known as hardware is the one that hashes in pieces.
+inline std::string model_hash_list() {
+  std::string made;
+  for (const char* name : {"md5", "sha1", "sha224", "sha256", "sha384", "sha512"}) {
+    for (const char* end : {"-model\npriority : 450\ntype : shash", "-sun8i-ce\npriority : 400\ntype : ahash",
+                            "-sun4i-ss\npriority : 300\ntype : ahash"}) {
+      made += std::string("name : ") + name + "\ndriver : " + name + end +
+              "\nselftest : passed\ninternal : no\n\n";
+    }
+  }
+  return made;
+}
+
 inline bool kernel_has_afalg() {
   const int number = socket(AF_ALG, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (number < 0) return false;
@@ -188,7 +201,7 @@ class Bed {
   }
 
  private:
-  List list_{model_list()};
+  List list_{model_list() + model_hash_list()};
 
  public:
   const bool model;

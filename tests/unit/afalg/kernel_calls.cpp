@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces the C library's socket calls in this program. Semantics of the model: Linux crypto/af_alg.c and
-// crypto/algif_skcipher.c, checked against Linux 6.1 by the cases that run on both.
+// crypto/algif_skcipher.c and crypto/algif_hash.c, checked against Linux 6.1 by the cases that run on both.
 #include "tests/unit/afalg/kernel_calls.h"
 
 #include <fcntl.h>
@@ -41,6 +41,8 @@ std::atomic<int> last_socket{-1};
 std::atomic<int> unaligned{0};
 std::atomic<bool> modelled{false};
 std::atomic<bool> stealing{true};
+std::atomic<int> swap_ours{-1};
+std::atomic<int> swap_theirs{-1};
 
 // 1 if this call shall fail.
 bool fails(Call call, int& error) {
@@ -115,8 +117,21 @@ const Algorithm* find_algorithm(const std::string& name) {
   return nullptr;
 }
 
+const EVP_MD* find_hash(const std::string& name) {
+  for (const char* known : {"md5", "sha1", "sha224", "sha256", "sha384", "sha512"}) {
+    const std::string plain = known;
+    if (name == plain || name == plain + "-model" || name == plain + "-sun4i-ss" ||
+        name == plain + "-sun8i-ce")
+      return EVP_get_digestbyname(known);
+  }
+  return nullptr;
+}
+
+using HashState = std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)>;
+
 struct Tfm {
   const Algorithm* algorithm = nullptr;
+  const EVP_MD* hash = nullptr;  // instead of an algorithm
   const EVP_CIPHER* cipher = nullptr;
   std::vector<unsigned char> key;  // as libcrypto wants it
   std::atomic<int> operations{0};
@@ -131,6 +146,8 @@ struct Socket {
   bool encrypt = false;
   std::array<unsigned char, 16> iv{};
   std::vector<unsigned char> queue;
+  HashState hash{nullptr, EVP_MD_CTX_free};  // of a message that goes on
+  std::vector<unsigned char> digest;         // unread
   ~Socket() {
     if (operation) --tfm->operations;
   }
@@ -258,6 +275,43 @@ ssize_t model_receive(Socket& socket, void* out, std::size_t bytes, int flags) {
   return static_cast<ssize_t>(bytes);
 }
 
+// Linux 6.1, hash_sendmsg: control messages are not looked at.
+ssize_t model_hash_send(Socket& socket, const msghdr& message, int flags) {
+  const InUse use(socket);
+  if (!use) would_hang("a hash socket in use by two threads");
+  if (!socket.hash) {
+    socket.hash.reset(EVP_MD_CTX_new());
+    EVP_DigestInit_ex(socket.hash.get(), socket.tfm->hash, nullptr);
+  }
+  socket.digest.clear();
+  std::size_t sent = 0;
+  for (std::size_t i = 0; i < message.msg_iovlen; ++i) {
+    EVP_DigestUpdate(socket.hash.get(), message.msg_iov[i].iov_base, message.msg_iov[i].iov_len);
+    sent += message.msg_iov[i].iov_len;
+  }
+  if ((flags & MSG_MORE) == 0) {
+    socket.digest.resize(static_cast<std::size_t>(EVP_MD_get_size(socket.tfm->hash)));
+    EVP_DigestFinal_ex(socket.hash.get(), socket.digest.data(), nullptr);
+    socket.hash.reset();
+  }
+  return static_cast<ssize_t>(sent);
+}
+
+ssize_t model_hash_receive(Socket& socket, void* out, std::size_t bytes) {
+  if (socket.digest.empty()) {
+    // Linux before 4.9 gives anything here.
+    if (!socket.hash) would_hang("a digest without a message");
+    msghdr end{};
+    model_hash_send(socket, end, 0);
+  }
+  const InUse use(socket);
+  if (!use) would_hang("a hash socket in use by two threads");
+  bytes = std::min(bytes, socket.digest.size());
+  std::memcpy(out, socket.digest.data(), bytes);
+  socket.digest.clear();
+  return static_cast<ssize_t>(bytes);
+}
+
 }  // namespace
 
 void use_model(bool on, std::size_t buffer) {
@@ -276,7 +330,13 @@ void set_stealing(bool on) {
   stealing = on;
 }
 
+void before_send(int ours, int theirs) {
+  swap_theirs = theirs;
+  swap_ours = ours;
+}
+
 void clear() {
+  swap_ours = -1;
   stealing = true;
   for (Plan& plan : plans) plan.times = 0;
   for (std::atomic<int>& count : counts) count = 0;
@@ -320,12 +380,14 @@ int bind(int number, const sockaddr* address, socklen_t length) noexcept {
   if (length < sizeof *alg || alg->salg_feat != 0 || alg->salg_mask != 0) return refuse(EINVAL);
   if (found->tfm && found->tfm->operations != 0) return refuse(EBUSY);
   const std::string name(reinterpret_cast<const char*>(alg->salg_name));
-  const Algorithm* algorithm = find_algorithm(name);
-  if (std::string(reinterpret_cast<const char*>(alg->salg_type)) != "skcipher" || algorithm == nullptr)
-    return refuse(ENOENT);
+  const std::string type(reinterpret_cast<const char*>(alg->salg_type));
+  const Algorithm* algorithm = type == "skcipher" ? find_algorithm(name) : nullptr;
+  const EVP_MD* hash = type == "hash" ? find_hash(name) : nullptr;
+  if (algorithm == nullptr && hash == nullptr) return refuse(ENOENT);
   found->bound = true;
   found->tfm = std::make_shared<Tfm>();
   found->tfm->algorithm = algorithm;
+  found->tfm->hash = hash;
   return 0;
 }
 
@@ -338,6 +400,7 @@ int setsockopt(int number, int level, int option, const void* value, socklen_t l
   if (!found) return static_cast<int>(syscall(SYS_setsockopt, number, level, option, value, length));
   if (found->operation || option != ALG_SET_KEY) return refuse(EOPNOTSUPP);
   if (!found->bound) return refuse(EINVAL);
+  if (found->tfm->hash != nullptr) return refuse(ENOPROTOOPT);
   Tfm& tfm = *found->tfm;
   const auto& sizes = tfm.algorithm->key_bytes;
   const auto size = std::find(sizes.begin(), sizes.end(), length);
@@ -371,13 +434,18 @@ int accept4(int number, sockaddr* address, socklen_t* length, int flags) {
   int fresh = -1;
   if (!found) {
     fresh = static_cast<int>(syscall(SYS_accept4, number, address, length, flags));
-  } else if (found->operation || !found->bound || address != nullptr) {
+  } else if ((found->operation && found->tfm->hash == nullptr) || (!found->operation && !found->bound) ||
+             address != nullptr) {
     return refuse(EOPNOTSUPP);
   } else {
     auto operation = std::make_shared<Socket>();
     operation->tfm = found->tfm;
     operation->operation = true;
     ++operation->tfm->operations;
+    if (found->hash) {
+      operation->hash.reset(EVP_MD_CTX_new());
+      EVP_MD_CTX_copy_ex(operation->hash.get(), found->hash.get());
+    }
     fresh = create(std::move(operation), flags);
   }
   last_socket = fresh;
@@ -386,13 +454,19 @@ int accept4(int number, sockaddr* address, socklen_t* length, int flags) {
 
 ssize_t sendmsg(int number, const msghdr* message, int flags) {
   int error = 0;
+  if (number == swap_ours) {
+    swap_ours = -1;
+    syscall(SYS_dup3, swap_theirs.load(), number, 0);
+  }
   if (fails(Call::send, error)) {
     if (error != 0) return refuse(error);
     return static_cast<ssize_t>(message->msg_iov[0].iov_len) - 16;
   }
   const auto found = find(number);
   if (!found) return syscall(SYS_sendmsg, number, message, flags);
-  return model_send(*found, *message, flags);
+  return found->tfm && found->tfm->hash != nullptr && found->operation
+             ? model_hash_send(*found, *message, flags)
+             : model_send(*found, *message, flags);
 }
 
 ssize_t recv(int number, void* out, size_t bytes, int flags) {
@@ -404,8 +478,14 @@ ssize_t recv(int number, void* out, size_t bytes, int flags) {
   }
   if (reinterpret_cast<std::uintptr_t>(out) % 4096 != 0) ++unaligned;
   const auto found = find(number);
-  const ssize_t got = found ? model_receive(*found, out, bytes, flags)
-                            : syscall(SYS_recvfrom, number, out, bytes, flags, nullptr, nullptr);
+  ssize_t got = 0;
+  if (!found) {
+    got = syscall(SYS_recvfrom, number, out, bytes, flags, nullptr, nullptr);
+  } else if (found->tfm && found->tfm->hash != nullptr && found->operation) {
+    got = model_hash_receive(*found, out, bytes);
+  } else {
+    got = model_receive(*found, out, bytes, flags);
+  }
   if (!fail) return got;
   std::memset(out, 0xee, bytes);
   return error != 0 ? refuse(error) : got - 16;

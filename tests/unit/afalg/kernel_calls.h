@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands between the backend and the kernel in the test program: counts the socket calls, lets them fail
-// on demand, and, where wanted, answers those of AF_ALG itself (a strict model of algif_skcipher: what
-// the kernel would refuse is refused, and what would hang ends the program).
+// on demand, and, where wanted, answers those of AF_ALG itself (a strict model of algif_skcipher and
+// algif_hash: what the kernel would refuse is refused, and what would hang ends the program).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@ inline constexpr int call_count = 6;
 
 // Answer calls of AF_ALG by the model. Its drivers for "cbc(aes)" are "cbc-aes-model", "cbc-aes-sun8i-ce" and
 // "cbc(aes)" itself; those of the other algorithms are named alike, with "des" and "des3". None of them
-// leaves a usable IV behind.
+// leaves a usable IV behind. Those for "sha256" are "sha256-model", "sha256-sun4i-ss", "sha256-sun8i-ce" and
+// "sha256" itself, and so on.
 inline constexpr std::size_t default_send_buffer = 212992;
 void use_model(bool on, std::size_t send_buffer = default_send_buffer);
 
@@ -23,6 +24,8 @@ void use_model(bool on, std::size_t send_buffer = default_send_buffer);
 void inject(Call call, int error, int skip = 0, int times = 1);
 // Whether lengths that are no multiple of 16 are received. If not: EINVAL, and garbage.
 void set_stealing(bool on);
+// Puts the file `theirs` at the number `ours` right before the next send through it.
+void before_send(int ours, int theirs);
 // Ends all that the functions above began, but for the model.
 void clear();
 

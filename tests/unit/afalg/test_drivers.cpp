@@ -5,8 +5,10 @@
 #include "backends/afalg/drivers.h"
 #include "tests/support/catch.h"
 
+using sunxi::afalg::Among;
 using sunxi::afalg::best_driver;
 using sunxi::afalg::driver_traits;
+using sunxi::afalg::DriverType;
 
 namespace {
 
@@ -22,7 +24,13 @@ std::string block(const std::string& name, const std::string& driver, int priori
 }
 
 std::string best(const std::string& text, bool hardware_only, const std::string& name = "cbc(aes)") {
-  const auto entry = best_driver(text, name, hardware_only);
+  const auto entry =
+      best_driver(text, DriverType::cipher, name, hardware_only ? Among::hardware : Among::all);
+  return entry ? std::string(entry->driver) : "none";
+}
+
+std::string best_hash(const std::string& text, Among among) {
+  const auto entry = best_driver(text, DriverType::hash, "sha1", among);
   return entry ? std::string(entry->driver) : "none";
 }
 
@@ -83,6 +91,32 @@ TEST_CASE("the best driver is the kernel's choice") {
     CHECK(best(block("cbc(aes)", "x-sun8i-ce", 900, "skcipher", "no", "unknown") + engine, true) ==
           "cbc-aes-sun8i-ce");
   }
+}
+
+TEST_CASE("hashes in hardware are those that take a message in pieces") {
+  const std::string generic = block("sha1", "sha1-generic", 100, "shash");
+  const std::string arm = block("sha1", "sha1-ce", 200, "shash");
+  const std::string a20 = block("sha1", "sha1-sun4i-ss", 300, "ahash");
+  const std::string h3 = block("sha1", "sha1-sun8i-ce", 300, "ahash");
+  const std::string a83 = block("sha1", "sha1-sun8i-ss", 300, "ahash");
+  const std::string omap = block("sha1", "omap-sha1", 400, "ahash");
+  CHECK(best_hash(generic + arm, Among::all) == "sha1-ce");
+  CHECK(best_hash(generic + arm, Among::hardware) == "none");
+  CHECK(best_hash(generic + arm, Among::whole_messages_only) == "none");
+  CHECK(best_hash(generic + a20, Among::hardware) == "sha1-sun4i-ss");
+  CHECK(best_hash(generic + a20, Among::whole_messages_only) == "none");
+  for (const std::string& whole : {h3, a83}) {
+    CHECK(best_hash(generic + whole, Among::hardware) == "none");
+    CHECK(best_hash(generic + whole, Among::whole_messages_only) != "none");
+    CHECK(best_hash(generic + whole, Among::all) != "sha1-generic");
+    CHECK(best_hash(generic + whole + a20, Among::hardware) == "sha1-sun4i-ss");
+  }
+  CHECK(best_hash(omap + a20, Among::hardware) == "omap-sha1");
+  // Not of this type, whatever their names.
+  CHECK(best_hash(block("sha1", "sha1-sun4i-ss", 300, "skcipher"), Among::all) == "none");
+  CHECK(best(block("cbc(aes)", "x-sun4i-ss", 300, "shash"), true) == "none");
+  // Ciphers of the same driver are not concerned.
+  CHECK(best(block("cbc(aes)", "cbc-aes-sun8i-ce", 400), true) == "cbc-aes-sun8i-ce");
 }
 
 TEST_CASE("odd texts of /proc/crypto do no harm") {
