@@ -92,7 +92,7 @@ class DigestContext {
   DigestContext& operator=(const DigestContext&) = delete;
   ~DigestContext() {
     give_up_session();
-    provider_->router.add_software(requests_, all_bytes_ + bytes_);
+    provider_->router.add_software(requests_, earlier_bytes_ + Core::counted(state_));
     wipe(&state_, sizeof state_);
   }
 
@@ -104,26 +104,20 @@ class DigestContext {
   // Null when memory is out, or a session can neither be doubled nor replaced.
   [[nodiscard]] DigestContext* duplicate() noexcept {
     auto* copy = new (std::nothrow) DigestContext(*provider_);
-    if (copy == nullptr || copy->assign(*this)) return copy;
+    if (copy == nullptr || copy->take(*this)) return copy;
     delete copy;
     return nullptr;
   }
   [[nodiscard]] bool assign(DigestContext& from) noexcept {
     give_up_session();
-    state_ = from.state_;
-    limit_ = from.limit_;
-    all_bytes_ += bytes_;
-    bytes_ = 0;
-    touched_ = from.touched_ || from.bytes_ != 0;
-    return from.committed_ == nullptr || double_session(from);
+    earlier_bytes_ += Core::counted(state_);
+    return take(from);
   }
 
   int init() noexcept {
     give_up_session();
     limit_ = provider_->router.digest_limit(Row);
-    all_bytes_ += bytes_;
-    bytes_ = 0;
-    touched_ = false;
+    earlier_bytes_ += Core::counted(state_);
     return Core::init(state_) ? 1 : 0;
   }
 
@@ -164,9 +158,15 @@ class DigestContext {
  private:
   DigestContext(const DigestContext&) = default;
 
+  bool take(DigestContext& from) noexcept {
+    state_ = from.state_;
+    limit_ = from.limit_;
+    earlier_bytes_ -= Core::counted(state_);  // the original's
+    return from.committed_ == nullptr || double_session(from);
+  }
+
   bool software(const unsigned char* in, std::size_t length) noexcept {
     ++requests_;
-    bytes_ += length;
     return Core::update(state_, in, length);
   }
 
@@ -176,7 +176,7 @@ class DigestContext {
     Router& router = provider_->router;
     limit_ = router.digest_limit(Row);
     if (length < limit_ || !router.digest_ready(Row, length)) return software(in, length);
-    if (router.hashes_messages(Row) && bytes_ == 0 && !touched_ && commit(in, length)) return true;
+    if (router.hashes_messages(Row) && Core::counted(state_) == 0 && commit(in, length)) return true;
     if constexpr (Core::words) {
       const std::size_t buffered = Core::buffered(state_);
       const std::size_t fill = buffered == 0 ? 0 : block_bytes - buffered;
@@ -193,7 +193,7 @@ class DigestContext {
         if (routed.done != 0) {
           Core::set_words(state_, words.data());
           Core::skip(state_, routed.done);
-          touched_ = true;
+          earlier_bytes_ -= routed.done;
           in += routed.done;
           length -= routed.done;
         }
@@ -264,14 +264,13 @@ class DigestContext {
     committed_ = nullptr;
   }
 
+  // What every call needs comes first, in one cache line.
   std::size_t limit_ = never;   // shorter updates go straight to software; 0 while committed
   std::uint64_t requests_ = 0;  // by software
-  std::uint64_t bytes_ = 0;     // by software since init
-  typename Core::State state_;  // set by clear, init or assign
-  Provider* provider_;
   Committed* committed_ = nullptr;
-  std::uint64_t all_bytes_ = 0;  // by software before that
-  bool touched_ = false;  // since init a backend absorbed something, or what this is a copy of anything
+  Provider* provider_;
+  std::uint64_t earlier_bytes_ = 0;  // by software: this plus what the state has counted
+  typename Core::State state_;       // set by clear, init or take
 };
 
 // ---- The C side ----------------------------------------------------------------------------------

@@ -19,13 +19,21 @@
 
 namespace sunxi {
 
-// DigestCore<D>: State, init, update, final, buffered (bytes of an unfinished block), and for digests of
-// 32-bit words get_words, set_words (AbsorbRequest::state) and skip (counts bytes that somebody else
-// absorbed).
+// DigestCore<D>: State, init, update, final, buffered (bytes of an unfinished block), counted (all bytes
+// since init), and for digests of 32-bit words get_words, set_words (AbsorbRequest::state) and skip (counts
+// bytes that somebody else absorbed).
 template <Digest D>
 struct DigestCore;
 
 // Bit counts in two words.
+template <class State>
+inline std::uint64_t counted_bytes(const State& state) noexcept {
+  if constexpr (sizeof state.Nl == sizeof(std::uint64_t)) {
+    return state.Nl >> 3U;  // 2^61 bytes are enough
+  } else {
+    return ((static_cast<std::uint64_t>(state.Nh) << 32U) | state.Nl) >> 3U;
+  }
+}
 template <class Word>
 inline void add_bits(Word& low, Word& high, std::uint64_t bytes) noexcept {
   const std::uint64_t bits = ((static_cast<std::uint64_t>(high) << 32U) | low) + (bytes << 3U);
@@ -43,6 +51,7 @@ struct DigestCore<Digest::md5> {
   }
   static bool final(State& state, unsigned char* out) noexcept { return MD5_Final(out, &state) != 0; }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
   static void get_words(const State& state, std::uint32_t* to) noexcept {
     to[0] = state.A;
     to[1] = state.B;
@@ -68,6 +77,7 @@ struct DigestCore<Digest::sha1> {
   }
   static bool final(State& state, unsigned char* out) noexcept { return SHA1_Final(out, &state) != 0; }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
   static void get_words(const State& state, std::uint32_t* to) noexcept {
     to[0] = state.h0;
     to[1] = state.h1;
@@ -93,6 +103,7 @@ struct Sha256Core {
   }
   static bool final(State& state, unsigned char* out) noexcept { return SHA256_Final(out, &state) != 0; }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
   static void get_words(const State& state, std::uint32_t* to) noexcept {
     for (std::size_t i = 0; i < 8; ++i) to[i] = state.h[i];
   }
@@ -118,6 +129,7 @@ struct Sha512Core {
   }
   static bool final(State& state, unsigned char* out) noexcept { return SHA512_Final(out, &state) != 0; }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
 
  protected:
   // SHA-512/t: SHA-512 from other initial values, cut (FIPS 180-4, 5.3.6). libcrypto exports no init for
