@@ -49,6 +49,12 @@ int cipher_init(void* opaque, const unsigned char* key, std::size_t key_bytes, c
   return context(opaque)->update(out, out_bytes, out_size, in, length);
 }
 
+[[gnu::aligned(64)]] int cipher_update_stream(void* opaque, unsigned char* out, std::size_t* out_bytes,
+                                              std::size_t out_size, const unsigned char* in,
+                                              std::size_t length) noexcept {
+  return context(opaque)->update_stream(out, out_bytes, out_size, in, length);
+}
+
 int cipher_final(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept {
   return context(opaque)->final(out, out_bytes, out_size);
 }
@@ -82,6 +88,10 @@ OSSL_DISPATCH entry(int id, Function* function) noexcept {
   return {id, reinterpret_cast<void (*)()>(function)};
 }
 
+constexpr bool is_stream(std::size_t row) noexcept {
+  return cipher_rows[row].spec.mode == Mode::ctr || cipher_rows[row].spec.mode == Mode::xts;
+}
+
 template <std::size_t Row>
 std::vector<OSSL_DISPATCH> dispatch(const SoftwareCipher& software) {
   return {
@@ -90,7 +100,7 @@ std::vector<OSSL_DISPATCH> dispatch(const SoftwareCipher& software) {
       entry(OSSL_FUNC_CIPHER_DUPCTX, cipher_dupctx),
       entry(OSSL_FUNC_CIPHER_ENCRYPT_INIT, cipher_init<Direction::encrypt>),
       entry(OSSL_FUNC_CIPHER_DECRYPT_INIT, cipher_init<Direction::decrypt>),
-      entry(OSSL_FUNC_CIPHER_UPDATE, cipher_update),
+      entry(OSSL_FUNC_CIPHER_UPDATE, is_stream(Row) ? cipher_update_stream : cipher_update),
       entry(OSSL_FUNC_CIPHER_FINAL, cipher_final),
       entry(OSSL_FUNC_CIPHER_CIPHER, cipher_cipher),
       entry(OSSL_FUNC_CIPHER_GET_CTX_PARAMS, cipher_get_ctx_params),

@@ -114,6 +114,16 @@ class CipherContext {
     }
     return route_update(out, out_bytes, out_size, in, length);
   }
+  // The same of a mode without blocks (CTR, XTS): one way for all lengths.
+  int update_stream(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
+                    std::size_t length) noexcept {
+    if (length < stream_.limit) [[likely]] {
+      ++stream_.requests;
+      stream_.cipher_bytes += length;
+      return inner_update_(inner_, out, out_bytes, out_size, in, length);
+    }
+    return route_update(out, out_bytes, out_size, in, length);
+  }
   int cipher(unsigned char* out, std::size_t* out_bytes, std::size_t out_size, const unsigned char* in,
              std::size_t length) noexcept {
     if (length < stream_.limit) [[likely]]

@@ -118,22 +118,26 @@ class DigestContext {
     give_up_session();
     limit_ = provider_->router.digest_limit(Row);
     earlier_bytes_ += Core::counted(state_);
-    return Core::init(state_) ? 1 : 0;
+    return Core::init(state_);
   }
 
   int update(const unsigned char* in, std::size_t length) noexcept {
     if (length < limit_) [[likely]]
-      return software(in, length) ? 1 : 0;
+      return software(in, length);
     return route(in, length) ? 1 : 0;
   }
 
   int final(unsigned char* out) noexcept {
     if (committed_ == nullptr) [[likely]]
-      return Core::final(state_, out) ? 1 : 0;
+      return Core::final(state_, out);
+    return conclude(out);
+  }
+
+  [[gnu::noinline]] int conclude(unsigned char* out) noexcept {
     const bool good = !is_lost() && provider_->router.conclude(Row, committed_->session, out);
     if (!good && !recover()) return 0;
     give_up_session();
-    return good || Core::final(state_, out) ? 1 : 0;
+    return good ? 1 : Core::final(state_, out);
   }
 
   // SSL 3.0's way to put the master secret into a handshake hash (RFC 6101, 5.6.8).
@@ -165,7 +169,7 @@ class DigestContext {
     return from.committed_ == nullptr || double_session(from);
   }
 
-  bool software(const unsigned char* in, std::size_t length) noexcept {
+  int software(const unsigned char* in, std::size_t length) noexcept {
     ++requests_;
     return Core::update(state_, in, length);
   }
@@ -175,13 +179,13 @@ class DigestContext {
     if (committed_ != nullptr) return extend(in, length);
     Router& router = provider_->router;
     limit_ = router.digest_limit(Row);
-    if (length < limit_ || !router.digest_ready(Row, length)) return software(in, length);
+    if (length < limit_ || !router.digest_ready(Row, length)) return software(in, length) != 0;
     if (router.hashes_messages(Row) && Core::counted(state_) == 0 && commit(in, length)) return true;
     if constexpr (Core::words) {
       const std::size_t buffered = Core::buffered(state_);
       const std::size_t fill = buffered == 0 ? 0 : block_bytes - buffered;
       if (length >= fill + block_bytes) {
-        if (fill != 0 && !software(in, fill)) return false;
+        if (fill != 0 && software(in, fill) == 0) return false;
         in += fill;
         length -= fill;
         const std::size_t whole = length - length % block_bytes;
@@ -200,7 +204,7 @@ class DigestContext {
         wipe(words.data(), sizeof words);
       }
     }
-    return length == 0 || software(in, length);
+    return length == 0 || software(in, length) != 0;
   }
 
   // The message so far, which is its first update, to a session.
@@ -226,7 +230,7 @@ class DigestContext {
     }
     if (!recover()) return false;
     give_up_session();
-    return software(in, length);
+    return software(in, length) != 0;
   }
 
   // After a session was lost: the state by software. False, again and again until the next init, if what
@@ -242,7 +246,7 @@ class DigestContext {
       return false;
     }
     limit_ = never;
-    return software(committed_->kept.data(), committed_->kept.size());
+    return software(committed_->kept.data(), committed_->kept.size()) != 0;
   }
 
   bool double_session(DigestContext& from) noexcept {
@@ -339,9 +343,9 @@ template <std::size_t Row>
 
 template <std::size_t Row>
 int digest_final(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept {
-  if (out_size < DigestContext<Row>::digest_bytes || context<Row>(opaque).final(out) == 0) return 0;
-  *out_bytes = DigestContext<Row>::digest_bytes;
-  return 1;
+  if (out_size < DigestContext<Row>::digest_bytes) return 0;
+  *out_bytes = DigestContext<Row>::digest_bytes;  // not looked at after a failure
+  return context<Row>(opaque).final(out);
 }
 
 const OSSL_PARAM* digest_settable_ctx_params(void*, void*) noexcept {

@@ -45,11 +45,11 @@ template <>
 struct DigestCore<Digest::md5> {
   using State = MD5_CTX;
   static constexpr bool words = true;
-  static bool init(State& state) noexcept { return MD5_Init(&state) != 0; }
-  static bool update(State& state, const void* in, std::size_t length) noexcept {
-    return MD5_Update(&state, in, length) != 0;
+  static int init(State& state) noexcept { return MD5_Init(&state); }
+  static int update(State& state, const void* in, std::size_t length) noexcept {
+    return MD5_Update(&state, in, length);
   }
-  static bool final(State& state, unsigned char* out) noexcept { return MD5_Final(out, &state) != 0; }
+  static int final(State& state, unsigned char* out) noexcept { return MD5_Final(out, &state); }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
   static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
   static void get_words(const State& state, std::uint32_t* to) noexcept {
@@ -71,11 +71,11 @@ template <>
 struct DigestCore<Digest::sha1> {
   using State = SHA_CTX;
   static constexpr bool words = true;
-  static bool init(State& state) noexcept { return SHA1_Init(&state) != 0; }
-  static bool update(State& state, const void* in, std::size_t length) noexcept {
-    return SHA1_Update(&state, in, length) != 0;
+  static int init(State& state) noexcept { return SHA1_Init(&state); }
+  static int update(State& state, const void* in, std::size_t length) noexcept {
+    return SHA1_Update(&state, in, length);
   }
-  static bool final(State& state, unsigned char* out) noexcept { return SHA1_Final(out, &state) != 0; }
+  static int final(State& state, unsigned char* out) noexcept { return SHA1_Final(out, &state); }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
   static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
   static void get_words(const State& state, std::uint32_t* to) noexcept {
@@ -98,10 +98,10 @@ struct DigestCore<Digest::sha1> {
 struct Sha256Core {
   using State = SHA256_CTX;
   static constexpr bool words = true;
-  static bool update(State& state, const void* in, std::size_t length) noexcept {
-    return SHA256_Update(&state, in, length) != 0;
+  static int update(State& state, const void* in, std::size_t length) noexcept {
+    return SHA256_Update(&state, in, length);
   }
-  static bool final(State& state, unsigned char* out) noexcept { return SHA256_Final(out, &state) != 0; }
+  static int final(State& state, unsigned char* out) noexcept { return SHA256_Final(out, &state); }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
   static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
   static void get_words(const State& state, std::uint32_t* to) noexcept {
@@ -114,45 +114,44 @@ struct Sha256Core {
 };
 template <>
 struct DigestCore<Digest::sha224> : Sha256Core {
-  static bool init(State& state) noexcept { return SHA224_Init(&state) != 0; }
+  static int init(State& state) noexcept { return SHA224_Init(&state); }
 };
 template <>
 struct DigestCore<Digest::sha256> : Sha256Core {
-  static bool init(State& state) noexcept { return SHA256_Init(&state) != 0; }
+  static int init(State& state) noexcept { return SHA256_Init(&state); }
 };
 
 struct Sha512Core {
   using State = SHA512_CTX;
   static constexpr bool words = false;
-  static bool update(State& state, const void* in, std::size_t length) noexcept {
-    return SHA512_Update(&state, in, length) != 0;
+  static int update(State& state, const void* in, std::size_t length) noexcept {
+    return SHA512_Update(&state, in, length);
   }
-  static bool final(State& state, unsigned char* out) noexcept { return SHA512_Final(out, &state) != 0; }
+  static int final(State& state, unsigned char* out) noexcept { return SHA512_Final(out, &state); }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
   static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
 
  protected:
   // SHA-512/t: SHA-512 from other initial values, cut (FIPS 180-4, 5.3.6). libcrypto exports no init for
   // them; SHA512_Final cuts to md_len.
-  static bool init_cut(State& state, unsigned int bytes,
-                       const std::array<std::uint64_t, 8>& values) noexcept {
-    if (SHA512_Init(&state) == 0) return false;
+  static int init_cut(State& state, unsigned int bytes, const std::array<std::uint64_t, 8>& values) noexcept {
+    if (SHA512_Init(&state) == 0) return 0;
     for (std::size_t i = 0; i < values.size(); ++i) state.h[i] = values[i];
     state.md_len = bytes;
-    return true;
+    return 1;
   }
 };
 template <>
 struct DigestCore<Digest::sha384> : Sha512Core {
-  static bool init(State& state) noexcept { return SHA384_Init(&state) != 0; }
+  static int init(State& state) noexcept { return SHA384_Init(&state); }
 };
 template <>
 struct DigestCore<Digest::sha512> : Sha512Core {
-  static bool init(State& state) noexcept { return SHA512_Init(&state) != 0; }
+  static int init(State& state) noexcept { return SHA512_Init(&state); }
 };
 template <>
 struct DigestCore<Digest::sha512_224> : Sha512Core {
-  static bool init(State& state) noexcept {
+  static int init(State& state) noexcept {
     return init_cut(state, 28,
                     {0x8c3d37c819544da2, 0x73e1996689dcd4d6, 0x1dfab7ae32ff9c82, 0x679dd514582f9fcf,
                      0x0f6d2b697bd44da8, 0x77e36f7304c48942, 0x3f9d85a86a1d36c8, 0x1112e6ad91d692a1});
@@ -160,7 +159,7 @@ struct DigestCore<Digest::sha512_224> : Sha512Core {
 };
 template <>
 struct DigestCore<Digest::sha512_256> : Sha512Core {
-  static bool init(State& state) noexcept {
+  static int init(State& state) noexcept {
     return init_cut(state, 32,
                     {0x22312194fc2bf72c, 0x9f555fa3c84c64c2, 0x2393b86b6f53b151, 0x963877195940eabd,
                      0x96283ee2a88effe3, 0xbe5e1e2553863992, 0x2b0199fc2c85b8aa, 0x0eb72ddc81c52ca2});
