@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// digest MODULE-DIRECTORY NAME FILE: the digest of a file by the module, in hex. Can be built with sanitizers,
-// unlike the program openssl.
+// digest MODULE-DIRECTORY NAME FILE: the digest of a file by the module, in hex. Can be built with
+// sanitizers, unlike the program openssl.
 #include <openssl/evp.h>
 
 #include <array>
