@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -103,10 +104,9 @@ class DigestContext {
 
   // Null when memory is out, or a session can neither be doubled nor replaced.
   [[nodiscard]] DigestContext* duplicate() noexcept {
-    auto* copy = new (std::nothrow) DigestContext(*provider_);
-    if (copy == nullptr || copy->take(*this)) return copy;
-    delete copy;
-    return nullptr;
+    std::unique_ptr<DigestContext> copy(new (std::nothrow) DigestContext(*provider_));
+    if (copy && !copy->take(*this)) copy.reset();
+    return copy.release();
   }
   [[nodiscard]] bool assign(DigestContext& from) noexcept {
     give_up_session();
