@@ -353,8 +353,27 @@ int CipherContext::set_params(const OSSL_PARAM* params) noexcept {
   return 1;
 }
 
+// libcrypto 3.0 asks for one of the lengths twice at every init. They never change.
+bool CipherContext::give_length(OSSL_PARAM* params) const noexcept {
+  const char* const key = params[0].key;
+  if (key == nullptr || params[1].key != nullptr || params[0].data_type != OSSL_PARAM_UNSIGNED_INTEGER ||
+      params[0].data_size != sizeof(std::size_t) || params[0].data == nullptr)
+    return false;
+  std::size_t length = 0;
+  if (std::strcmp(key, OSSL_CIPHER_PARAM_KEYLEN) == 0) {
+    length = spec().key_bytes;
+  } else if (std::strcmp(key, OSSL_CIPHER_PARAM_IVLEN) == 0) {
+    length = spec().iv_bytes;
+  } else {
+    return false;
+  }
+  std::memcpy(params[0].data, &length, sizeof length);
+  params[0].return_size = sizeof length;
+  return true;
+}
+
 int CipherContext::get_params(OSSL_PARAM* params) noexcept {
-  if (params == nullptr) return 1;
+  if (params == nullptr || give_length(params)) return 1;
   for (const OSSL_PARAM* param = params; param->key != nullptr; ++param) {
     // EVP_CIPHER_CTX_iv_noconst: there is one address for it, and what is written there counts.
     if (param->data_type != OSSL_PARAM_OCTET_PTR ||

@@ -212,6 +212,7 @@ class CipherContext {
   [[nodiscard]] bool drop_stream() noexcept;
   [[nodiscard]] bool check_own_params(const OSSL_PARAM* params, std::size_t& min_bytes) const noexcept;
   [[nodiscard]] bool note_params(const OSSL_PARAM* params) noexcept;
+  [[nodiscard]] bool give_length(OSSL_PARAM* params) const noexcept;
   [[nodiscard]] bool note_block_params(const OSSL_PARAM* params) noexcept;
   void note_tls_version(unsigned int version) noexcept;
   void note_failed_params(const OSSL_PARAM* params) noexcept;
