@@ -102,16 +102,17 @@ class DigestContext {
   // NOLINTNEXTLINE(cert-dcl54-cpp,misc-new-delete-overloads): there is no throwing new to match
   static void operator delete(void* memory) noexcept { std::free(memory); }
 
-  // Null when memory is out, or a session can neither be doubled nor replaced.
+  // Null when memory is out. Where a session can neither be doubled nor replaced, the copy is spoiled:
+  // libcrypto goes on with the target of a copy that failed, whatever it was told.
   [[nodiscard]] DigestContext* duplicate() noexcept {
     std::unique_ptr<DigestContext> copy(new (std::nothrow) DigestContext(*provider_));
-    if (copy && !copy->take(*this)) copy.reset();
+    if (copy) copy->take(*this);
     return copy.release();
   }
-  [[nodiscard]] bool assign(DigestContext& from) noexcept {
+  void assign(DigestContext& from) noexcept {
     give_up_session();
     earlier_bytes_ += Core::counted(state_);
-    return take(from);
+    take(from);
   }
 
   int init() noexcept {
@@ -162,11 +163,11 @@ class DigestContext {
  private:
   DigestContext(const DigestContext&) = default;
 
-  bool take(DigestContext& from) noexcept {
+  void take(DigestContext& from) noexcept {
     state_ = from.state_;
     limit_ = from.limit_;
     earlier_bytes_ -= Core::counted(state_);  // the original's
-    return from.committed_ == nullptr || double_session(from);
+    if (from.committed_ != nullptr && !double_session(from)) spoil();
   }
 
   int software(const unsigned char* in, std::size_t length) noexcept {
@@ -221,7 +222,19 @@ class DigestContext {
     return true;
   }
 
-  [[nodiscard]] bool is_lost() const noexcept { return committed_->session.backend == no_index; }
+  // Without a state and without a session, until the next init. Needs no memory.
+  void spoil() noexcept {
+    give_up_session();
+    committed_ = spoiled();
+    limit_ = 0;
+  }
+  [[nodiscard]] static Committed* spoiled() noexcept {
+    alignas(Committed) static constinit std::array<std::byte, sizeof(Committed)> mark{};
+    return reinterpret_cast<Committed*>(mark.data());  // an address, nothing more
+  }
+  [[nodiscard]] bool is_lost() const noexcept {
+    return committed_ == spoiled() || committed_->session.backend == no_index;
+  }
 
   bool extend(const unsigned char* in, std::size_t length) noexcept {
     if (!is_lost() && provider_->router.extend(Row, committed_->session, in, length)) {
@@ -236,12 +249,13 @@ class DigestContext {
   // After a session was lost: the state by software. False, again and again until the next init, if what
   // the session was given is gone.
   bool recover() noexcept {
-    if (!committed_->is_kept) {
+    if (committed_ == spoiled() || !committed_->is_kept) {
       const std::string_view name = canonical_name(algorithm_of_digest(Row));
       provider_->core.raise(
           Reason::session_lost,
-          "%.*s: its backend lost a message of more than %zu bytes; again it may work, and with "
-          "min_bytes_for set to never it will",
+          "%.*s: the message, or the one that it is a copy of, was with a backend that could not go "
+          "on, and was too long to be kept (%zu bytes); with min_bytes_for set to never software "
+          "does it",
           static_cast<int>(name.size()), name.data(), max_kept);
       return false;
     }
@@ -249,22 +263,28 @@ class DigestContext {
     return software(committed_->kept.data(), committed_->kept.size()) != 0;
   }
 
+  // The state of `from`, which is committed. False: nobody has it.
   bool double_session(DigestContext& from) noexcept {
-    committed_ = new (std::nothrow) Committed;
-    if (committed_ == nullptr) return false;
+    if (from.committed_ == spoiled()) return false;
     const Committed& other = *from.committed_;
-    committed_->is_kept = other.is_kept && committed_->kept.append(other.kept.data(), other.kept.size());
-    if (!from.is_lost() && provider_->router.clone(other.session, committed_->session)) return true;
-    if (!recover()) return false;
+    committed_ = new (std::nothrow) Committed;
+    if (committed_ != nullptr) {
+      committed_->is_kept = other.is_kept && committed_->kept.append(other.kept.data(), other.kept.size());
+      if (!from.is_lost() && provider_->router.clone(other.session, committed_->session)) return true;
+    }
+    // Software has the state from before the session, and can have the rest.
     give_up_session();
-    return true;
+    limit_ = never;
+    return other.is_kept && software(other.kept.data(), other.kept.size()) != 0;
   }
 
   void give_up_session() noexcept {
     if (committed_ == nullptr) [[likely]]
       return;
-    provider_->router.abandon(committed_->session);
-    delete committed_;
+    if (committed_ != spoiled()) {
+      provider_->router.abandon(committed_->session);
+      delete committed_;
+    }
     committed_ = nullptr;
   }
 
@@ -307,8 +327,8 @@ void* digest_dupctx(void* opaque) noexcept {
 }
 
 template <std::size_t Row>
-int digest_copyctx(void* out, void* in) noexcept {
-  return out == in || context<Row>(out).assign(context<Row>(in)) ? 1 : 0;
+void digest_copyctx(void* out, void* in) noexcept {
+  if (out != in && out != nullptr) context<Row>(out).assign(context<Row>(in));
 }
 
 int set_ssl3_params(const OSSL_PARAM params[], auto&& absorb) noexcept {

@@ -2,6 +2,7 @@
 #include "provider/router.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace sunxi {
 namespace {
@@ -131,6 +132,9 @@ Routed Router::serve(const Route& route, std::size_t length, Request request, Ca
   Routed routed{.done = 0, .most = 0, .busiest = no_index};
   for (std::size_t i = 0; i < backends_.size(); ++i) {
     if (!asks(route, length, i)) continue;
+    if constexpr (std::is_same_v<Request, AbsorbRequest>) {
+      if (backends_[i]->digest_way(request.spec) != Backend::DigestWay::absorb) continue;
+    }
     const Result result = call(i, request);
     if (result.done != 0) {
       count(i, result.done);
@@ -159,10 +163,8 @@ Routed Router::crypt(const Route& route, std::size_t length, CipherRequest reque
 }
 
 Routed Router::absorb(std::size_t row, std::size_t length, AbsorbRequest request) noexcept {
-  return serve(digest_route(row), length, request, [&](std::size_t i, const AbsorbRequest& rest) {
-    return backends_[i]->digest_way(rest.spec) == Backend::DigestWay::absorb ? backends_[i]->absorb(rest)
-                                                                             : Result{Outcome::busy, 0};
-  });
+  return serve(digest_route(row), length, request,
+               [&](std::size_t i, const AbsorbRequest& rest) { return backends_[i]->absorb(rest); });
 }
 
 bool Router::begin(std::size_t row, DigestSession& session, const std::uint8_t* in,
