@@ -22,6 +22,9 @@
 namespace sunxi {
 namespace {
 
+// Far apart, so that two processes' users do not meet.
+constinit std::atomic<std::uint64_t> locks_made{0};
+
 constexpr std::uint64_t pid_mask = 0x7fffffff;
 constexpr long wait_limit_ns = 1'000'000;
 constexpr int spins = 200;  // some microseconds: a short request
@@ -111,6 +114,9 @@ LockIdentity::LockIdentity(const LockIdentity* /*inherited*/) noexcept {
   // A /proc of another pid namespace numbers differently.
   if (read_status("/proc/self/stat", status) && status.pid == pid) start_time = status.start_time;
 }
+
+EngineLock::EngineLock(LockWords& words) noexcept
+    : words_(words), salt_(locks_made.fetch_add(0x9e37'79b9'7f4a'7c15U, std::memory_order_relaxed)) {}
 
 EngineLock::Taken EngineLock::acquire_contended(const LockIdentity& self, Process& process) noexcept {
   for (int spin = 0; spin < spins; ++spin) {

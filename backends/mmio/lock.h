@@ -32,7 +32,7 @@ struct LockIdentity {
 struct LockWords {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> start_time;  // of the holder, 0 while it is not recorded
-  std::atomic<std::uint64_t> last_user;   // who used the engine last: a word as above, without waiters
+  std::atomic<std::uint64_t> last_user;   // who used the engine last, see EngineLock::changed_hands
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -40,7 +40,7 @@ class EngineLock {
  public:
   enum class Taken : std::uint8_t { no, yes, from_dead };
 
-  explicit EngineLock(LockWords& words) noexcept : words_(words) {}
+  explicit EngineLock(LockWords& words) noexcept;
 
   // Uncontended: one atomic operation. Else it waits for about a millisecond; then it takes the lock from
   // a holder that is proven dead (the engine may be in any state), or gives up.
@@ -71,11 +71,13 @@ class EngineLock {
     return true;
   }
 
-  // For the holder: whether somebody else used the engine after it did, or before it ever did.
+  // For the holder: whether somebody else used the engine after it did, or before it ever did. Somebody is
+  // one object in one process: two providers in a process know nothing of each other's requests.
   [[nodiscard]] bool changed_hands(const LockIdentity& self) noexcept {
-    if (words_.last_user.load(std::memory_order_relaxed) == self.token) [[likely]]
+    const std::uint64_t user = self.token + salt_;
+    if (words_.last_user.load(std::memory_order_relaxed) == user) [[likely]]
       return false;
-    words_.last_user.store(self.token, std::memory_order_relaxed);
+    words_.last_user.store(user, std::memory_order_relaxed);
     return true;
   }
 
@@ -89,6 +91,7 @@ class EngineLock {
   void wake(Process& process) noexcept;
 
   LockWords& words_;
+  const std::uint64_t salt_;  // of this object among those of the process
 };
 
 inline constexpr std::size_t lock_file_bytes = 4096;

@@ -278,6 +278,24 @@ TEST_CASE("board: processes that start at once all get the lock file", "[board]"
   }
 }
 
+// As two library contexts have: each knows only what it has left in the engine itself.
+TEST_CASE("board: two backends of one process share the engine", "[board]") {
+  OnBoard on;
+  const auto one = on.make();
+  const auto other = on.make();
+  std::mt19937_64 random = seeded(15);
+  for (int round = 0; round < 200; ++round) {
+    Case a(random, 64);
+    Case b(random, 64);
+    REQUIRE(served(*one, a));
+    REQUIRE(served(*other, b));
+    if (round % 3 == 0) {
+      AbsorbCase digest(random, 64);
+      REQUIRE(absorbed(*one, digest));
+    }
+  }
+}
+
 TEST_CASE("board: a long request is served in pieces", "[board]") {
   OnBoard on;
   const auto backend = on.make();
