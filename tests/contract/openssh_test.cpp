@@ -73,7 +73,7 @@ class Stream {
 class Connection {
  public:
   Connection(const Library& ours, const Library& reference, const std::string& name, std::uint64_t seed)
-      : random_(seed), ours_library_(ours), reference_library_(reference), name_(name) {
+      : random_(seed), ours_library_(ours), name_(name) {
     const CipherPtr cipher = reference.cipher(name);
     key_.resize(static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher.get())));
     iv_.resize(static_cast<std::size_t>(EVP_CIPHER_get_iv_length(cipher.get())));
@@ -136,7 +136,6 @@ class Connection {
 
   Random random_;
   const Library& ours_library_;
-  const Library& reference_library_;
   std::string name_;
   Bytes key_, iv_;
   int encrypt_ = 1;
