@@ -237,9 +237,7 @@ bool CipherContext::load_iv() noexcept {
 bool CipherContext::load_counter(unsigned int& position) noexcept {
   position = 0;
   if (stream_.iv_is_here && !stream_.iv_escaped && nothing_updated() && nothing_ciphered()) return true;
-  const std::array params{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_NUM, &position),
-                          OSSL_PARAM_construct_end()};
-  std::array query = params;
+  std::array query{OSSL_PARAM_construct_uint(OSSL_CIPHER_PARAM_NUM, &position), OSSL_PARAM_construct_end()};
   return software().get_ctx_params(inner_, query.data()) != 0 && load_iv();
 }
 

@@ -210,13 +210,14 @@ class DigestContext {
 
   // The message so far, which is its first update, to a session.
   bool commit(const unsigned char* in, std::size_t length) noexcept {
-    auto* committed = new (std::nothrow) Committed;
-    if (committed == nullptr) return false;
-    if (!provider_->router.begin(Row, committed->session, in, length)) {
-      delete committed;
+    DigestSession session;
+    if (!provider_->router.begin(Row, session, in, length)) return false;
+    committed_ = new (std::nothrow) Committed;
+    if (committed_ == nullptr) {
+      provider_->router.abandon(session);
       return false;
     }
-    committed_ = committed;
+    committed_->session = session;
     committed_->is_kept = committed_->kept.append(in, length);
     limit_ = 0;
     return true;

@@ -76,10 +76,6 @@ std::size_t Router::limit_of(const Route& route) const noexcept {
   return std::max(least_of_resting, resting_limit);
 }
 
-std::size_t Router::own_limit(const Route& route) const noexcept {
-  return limit_of(route);
-}
-
 void Router::refresh(std::size_t algorithm) noexcept {
   for (const Direction direction : {Direction::encrypt, Direction::decrypt})
     limits_[algorithm][static_cast<std::size_t>(direction)].store(limit_of({algorithm, direction, 0, false}),

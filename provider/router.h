@@ -68,7 +68,7 @@ class Router {
   // SIZE_MAX where none ever can; raised where all of them rest.
   [[nodiscard]] std::size_t limit(const Route& route) const noexcept {
     if (route.has_own_min_bytes) [[unlikely]]
-      return own_limit(route);
+      return limit_of(route);
     return limits_[route.row][static_cast<std::size_t>(route.direction)].load(std::memory_order_relaxed);
   }
 
@@ -168,7 +168,6 @@ class Router {
   void note_refused(std::size_t algorithm, std::size_t backend, Outcome outcome) noexcept;
   template <class Request, class Call>
   [[nodiscard]] Routed serve(const Route& route, std::size_t length, Request request, Call&& call) noexcept;
-  [[nodiscard]] std::size_t own_limit(const Route& route) const noexcept;
   [[nodiscard]] std::size_t limit_of(const Route& route) const noexcept;
   void refresh(std::size_t row) noexcept;
   void rest(std::size_t row, std::size_t backend, Outcome outcome) noexcept;
