@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "provider/cipher_context.h"
+#include "provider/dispatch.h"
 
 namespace sunxi {
 namespace {
@@ -81,11 +82,6 @@ const OSSL_PARAM* cipher_gettable_ctx_params(void*, void* opaque) noexcept {
 template <std::size_t Row>
 const OSSL_PARAM* cipher_settable_ctx_params(void*, void* opaque) noexcept {
   return static_cast<Provider*>(opaque)->offered[Row].settable.data();
-}
-
-template <class Function>
-OSSL_DISPATCH entry(int id, Function* function) noexcept {
-  return {id, reinterpret_cast<void (*)()>(function)};
 }
 
 constexpr bool is_stream(std::size_t row) noexcept {

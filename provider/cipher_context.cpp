@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include "provider/dispatch.h"
+
 namespace sunxi {
 namespace {
 
@@ -27,12 +29,6 @@ inline void copy_iv(std::uint8_t* to, const unsigned char* from, std::size_t byt
   } else {
     std::memmove(to, from, bytes);
   }
-}
-
-// As the default provider gives IVs: a copy, or a pointer that stays valid as long as the context.
-int give_octets(OSSL_PARAM* param, const void* data, std::size_t bytes) noexcept {
-  return param->data_type == OSSL_PARAM_OCTET_PTR ? OSSL_PARAM_set_octet_ptr(param, data, bytes)
-                                                  : OSSL_PARAM_set_octet_string(param, data, bytes);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ const OSSL_DISPATCH* des_dispatch(Mode) noexcept {
 #include <new>
 
 #include "backends/process.h"
+#include "provider/dispatch.h"
 #include "provider/tls_record.h"
 
 namespace sunxi {
@@ -233,11 +234,6 @@ int cipher(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t
   return 1;
 }
 
-int give_octets(OSSL_PARAM* param, const void* data, std::size_t bytes) noexcept {
-  return param->data_type == OSSL_PARAM_OCTET_PTR ? OSSL_PARAM_set_octet_ptr(param, data, bytes)
-                                                  : OSSL_PARAM_set_octet_string(param, data, bytes);
-}
-
 int give_random_key(DesContext& context, OSSL_PARAM* param) noexcept {
   DES_cblock key;
   // EVP_CIPHER_CTX_rand_key gives no size.
@@ -363,11 +359,6 @@ const OSSL_PARAM* settable_ctx_params(void*, void*) noexcept {
                                     OSSL_PARAM_size_t(OSSL_CIPHER_PARAM_TLS_MAC_SIZE, nullptr),
                                     OSSL_PARAM_END};
   return list;
-}
-
-template <class Function>
-OSSL_DISPATCH entry(int id, Function* function) noexcept {
-  return {id, reinterpret_cast<void (*)()>(function)};
 }
 
 template <Mode M>

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "provider/digest_core.h"
+#include "provider/dispatch.h"
 #include "provider/provider.h"
 
 namespace sunxi {
@@ -373,11 +374,6 @@ const OSSL_PARAM* digest_settable_ctx_params(void*, void*) noexcept {
   static const OSSL_PARAM list[] = {OSSL_PARAM_octet_string(OSSL_DIGEST_PARAM_SSL3_MS, nullptr, 0),
                                     OSSL_PARAM_END};
   return list;
-}
-
-template <class Function>
-OSSL_DISPATCH entry(int id, Function* function) noexcept {
-  return {id, reinterpret_cast<void (*)()>(function)};
 }
 
 // Since OpenSSL 3.5; earlier ones skip what they do not know.

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "provider/dispatch.h"
 #include "provider/version.h"
 
 namespace sunxi {
@@ -81,11 +82,6 @@ const OSSL_ITEM* provider_reasons(void*) noexcept {
 
 void provider_teardown(void* opaque) noexcept {
   delete static_cast<Provider*>(opaque);
-}
-
-template <class Function>
-OSSL_DISPATCH entry(int id, Function* function) noexcept {
-  return {id, reinterpret_cast<void (*)()>(function)};
 }
 
 std::optional<std::string> environment(const char* variable) {
