@@ -86,8 +86,9 @@ class Direct {
   void init(int encrypt) { init(encrypt, key_bytes(), iv_bytes(), true, true); }
   void init(int encrypt, std::size_t key_bytes, std::size_t iv_bytes, bool key, bool iv,
             const OSSL_PARAM* params = nullptr) {
-    note("init", init_[encrypt](context_, key ? key_.data() : nullptr, key ? key_bytes : 0,
-                                iv ? key_.data() + 3 : nullptr, iv ? iv_bytes : 0, params));
+    note("init",
+         init_[static_cast<std::size_t>(encrypt)](context_, key ? key_.data() : nullptr, key ? key_bytes : 0,
+                                                  iv ? key_.data() + 3 : nullptr, iv ? iv_bytes : 0, params));
   }
   // Heap memory of exactly the sizes that are claimed.
   void update(std::size_t bytes, std::size_t room) { data("update", update_, bytes, room, false); }
@@ -259,7 +260,7 @@ TEST_CASE("no key, no IV") {
 }
 
 TEST_CASE("keys and IVs of wrong lengths") {
-  for (const std::size_t wrong : {0, 5, 15, 17, 65}) {
+  for (const std::size_t wrong : {0U, 5U, 15U, 17U, 65U}) {
     compare([&](Direct& context, int encrypt) {
       context.init(encrypt);
       context.update(96, 112);
@@ -273,8 +274,8 @@ TEST_CASE("keys and IVs of wrong lengths") {
 }
 
 TEST_CASE("too little room for the output") {
-  for (const std::size_t bytes : {16, 21, 48, 64, 600}) {
-    for (const std::size_t missing : {1, 7, 8, 16, 17}) {
+  for (const std::size_t bytes : {16U, 21U, 48U, 64U, 600U}) {
+    for (const std::size_t missing : {1U, 7U, 8U, 16U, 17U}) {
       if (missing > bytes) continue;
       compare([&](Direct& context, int encrypt) {
         context.init(encrypt);
@@ -372,7 +373,7 @@ TEST_CASE("parameters of the wrong type or size") {
 
 TEST_CASE("records: no room, no input, elsewhere, padding off, odd versions and MAC sizes") {
   for (const unsigned int version : {0x0300U, 0x0301U, 0x0303U, 0xFEFDU, 0x0304U, 0x0999U, 1U}) {
-    for (const std::size_t mac : {0, 20, 64}) {
+    for (const std::size_t mac : {0U, 20U, 64U}) {
       compare(
           [&](Direct& context, int encrypt) {
             // No TLS version with single DES is any other than these.
@@ -417,7 +418,7 @@ TEST_CASE("records: a MAC longer than any digest") {
 
 TEST_CASE("records: empty, and of one block") {
   for (const unsigned int version : {0x0301U, 0x0302U}) {
-    for (const std::size_t mac : {0, 20}) {
+    for (const std::size_t mac : {0U, 20U}) {
       compare(
           [&](Direct& context, int encrypt) {
             context.init(encrypt);
