@@ -117,10 +117,12 @@ class DigestContext {
   }
 
   int init() noexcept {
-    give_up_session();
+    if (committed_ != nullptr) [[unlikely]]
+      give_up_session();
     limit_ = provider_->router.digest_limit(Row);
     earlier_bytes_ += Core::counted(state_);
-    return Core::init(state_);
+    Core::init(state_);
+    return 1;
   }
 
   int update(const unsigned char* in, std::size_t length) noexcept {
@@ -280,9 +282,9 @@ class DigestContext {
     return other.is_kept && software(other.kept.data(), other.kept.size()) != 0;
   }
 
-  void give_up_session() noexcept {
-    if (committed_ == nullptr) [[likely]]
-      return;
+  // Not inlined: init needs no frame without it.
+  [[gnu::noinline]] void give_up_session() noexcept {
+    if (committed_ == nullptr) return;
     if (committed_ != spoiled()) {
       provider_->router.abandon(committed_->session);
       delete committed_;
@@ -352,10 +354,12 @@ constexpr bool has_ssl3(std::size_t row) noexcept {
 }
 
 template <std::size_t Row>
-int digest_init(void* opaque, const OSSL_PARAM params[]) noexcept {
-  if (context<Row>(opaque).init() == 0) return 0;
-  if constexpr (has_ssl3(Row)) return digest_set_ctx_params<Row>(opaque, params);
-  return 1;
+[[gnu::aligned(64)]] int digest_init(void* opaque, const OSSL_PARAM params[]) noexcept {
+  if constexpr (has_ssl3(Row)) {
+    if (params != nullptr) [[unlikely]]
+      return context<Row>(opaque).init() == 0 ? 0 : digest_set_ctx_params<Row>(opaque, params);
+  }
+  return context<Row>(opaque).init();
 }
 
 template <std::size_t Row>
@@ -364,7 +368,8 @@ template <std::size_t Row>
 }
 
 template <std::size_t Row>
-int digest_final(void* opaque, unsigned char* out, std::size_t* out_bytes, std::size_t out_size) noexcept {
+[[gnu::aligned(64)]] int digest_final(void* opaque, unsigned char* out, std::size_t* out_bytes,
+                                      std::size_t out_size) noexcept {
   if (out_size < DigestContext<Row>::digest_bytes) return 0;
   *out_bytes = DigestContext<Row>::digest_bytes;  // not looked at after a failure
   return context<Row>(opaque).final(out);

@@ -14,8 +14,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "backends/backend.h"
+
+// C throws nothing: only then can a noexcept function end in a jump to them.
+extern "C" {
+[[gnu::nothrow]] decltype(MD5_Update) MD5_Update;
+[[gnu::nothrow]] decltype(MD5_Final) MD5_Final;
+[[gnu::nothrow]] decltype(SHA1_Update) SHA1_Update;
+[[gnu::nothrow]] decltype(SHA1_Final) SHA1_Final;
+[[gnu::nothrow]] decltype(SHA256_Update) SHA256_Update;
+[[gnu::nothrow]] decltype(SHA256_Final) SHA256_Final;
+[[gnu::nothrow]] decltype(SHA512_Update) SHA512_Update;
+[[gnu::nothrow]] decltype(SHA512_Final) SHA512_Final;
+}
 
 namespace sunxi {
 
@@ -24,6 +37,30 @@ namespace sunxi {
 // bytes that somebody else absorbed).
 template <Digest D>
 struct DigestCore;
+
+inline auto& state_buffer(SHA512_CTX& state) noexcept {
+  return state.u;
+}
+inline auto& state_buffer(auto& state) noexcept {
+  return state.data;
+}
+
+// As libcrypto's init, at a fraction of its cost: what another message left in the buffer is overwritten only
+// if there is something, and no call is made.
+template <class State>
+inline void start(State& state) noexcept {
+  state.Nl = 0;
+  state.Nh = 0;
+  if (state.num != 0) [[unlikely]]
+    std::memset(&state_buffer(state), 0, sizeof state_buffer(state));
+  state.num = 0;
+}
+template <class State, class Word>
+inline void start(State& state, unsigned int bytes, const std::array<Word, 8>& values) noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i) state.h[i] = values[i];
+  state.md_len = bytes;
+  start(state);
+}
 
 // Bit counts in two words.
 template <class State>
@@ -45,7 +82,13 @@ template <>
 struct DigestCore<Digest::md5> {
   using State = MD5_CTX;
   static constexpr bool words = true;
-  static int init(State& state) noexcept { return MD5_Init(&state); }
+  static void init(State& state) noexcept {  // RFC 1321, 3.3
+    state.A = 0x67452301;
+    state.B = 0xefcdab89;
+    state.C = 0x98badcfe;
+    state.D = 0x10325476;
+    start(state);
+  }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return MD5_Update(&state, in, length);
   }
@@ -71,7 +114,14 @@ template <>
 struct DigestCore<Digest::sha1> {
   using State = SHA_CTX;
   static constexpr bool words = true;
-  static int init(State& state) noexcept { return SHA1_Init(&state); }
+  static void init(State& state) noexcept {  // FIPS 180-4, 5.3.1, as all below
+    state.h0 = 0x67452301;
+    state.h1 = 0xefcdab89;
+    state.h2 = 0x98badcfe;
+    state.h3 = 0x10325476;
+    state.h4 = 0xc3d2e1f0;
+    start(state);
+  }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA1_Update(&state, in, length);
   }
@@ -114,11 +164,19 @@ struct Sha256Core {
 };
 template <>
 struct DigestCore<Digest::sha224> : Sha256Core {
-  static int init(State& state) noexcept { return SHA224_Init(&state); }
+  static void init(State& state) noexcept {
+    start<State, SHA_LONG>(
+        state, 28,
+        {0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31, 0x68581511, 0x64f98fa7, 0xbefa4fa4});
+  }
 };
 template <>
 struct DigestCore<Digest::sha256> : Sha256Core {
-  static int init(State& state) noexcept { return SHA256_Init(&state); }
+  static void init(State& state) noexcept {
+    start<State, SHA_LONG>(
+        state, 32,
+        {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19});
+  }
 };
 
 struct Sha512Core {
@@ -130,39 +188,41 @@ struct Sha512Core {
   static int final(State& state, unsigned char* out) noexcept { return SHA512_Final(out, &state); }
   static std::size_t buffered(const State& state) noexcept { return state.num; }
   static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
-
- protected:
-  // SHA-512/t: SHA-512 from other initial values, cut (FIPS 180-4, 5.3.6). libcrypto exports no init for
-  // them; SHA512_Final cuts to md_len.
-  static int init_cut(State& state, unsigned int bytes, const std::array<std::uint64_t, 8>& values) noexcept {
-    if (SHA512_Init(&state) == 0) return 0;
-    for (std::size_t i = 0; i < values.size(); ++i) state.h[i] = values[i];
-    state.md_len = bytes;
-    return 1;
-  }
 };
 template <>
 struct DigestCore<Digest::sha384> : Sha512Core {
-  static int init(State& state) noexcept { return SHA384_Init(&state); }
+  static void init(State& state) noexcept {
+    start<State, SHA_LONG64>(
+        state, 48,
+        {0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9159015a3070dd17, 0x152fecd8f70e5939, 0x67332667ffc00b31,
+         0x8eb44a8768581511, 0xdb0c2e0d64f98fa7, 0x47b5481dbefa4fa4});
+  }
 };
 template <>
 struct DigestCore<Digest::sha512> : Sha512Core {
-  static int init(State& state) noexcept { return SHA512_Init(&state); }
+  static void init(State& state) noexcept {
+    start<State, SHA_LONG64>(
+        state, 64,
+        {0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1, 0x510e527fade682d1,
+         0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179});
+  }
 };
 template <>
-struct DigestCore<Digest::sha512_224> : Sha512Core {
-  static int init(State& state) noexcept {
-    return init_cut(state, 28,
-                    {0x8c3d37c819544da2, 0x73e1996689dcd4d6, 0x1dfab7ae32ff9c82, 0x679dd514582f9fcf,
-                     0x0f6d2b697bd44da8, 0x77e36f7304c48942, 0x3f9d85a86a1d36c8, 0x1112e6ad91d692a1});
+struct DigestCore<Digest::sha512_224> : Sha512Core {  // 5.3.6; SHA512_Final cuts to md_len
+  static void init(State& state) noexcept {
+    start<State, SHA_LONG64>(
+        state, 28,
+        {0x8c3d37c819544da2, 0x73e1996689dcd4d6, 0x1dfab7ae32ff9c82, 0x679dd514582f9fcf, 0x0f6d2b697bd44da8,
+         0x77e36f7304c48942, 0x3f9d85a86a1d36c8, 0x1112e6ad91d692a1});
   }
 };
 template <>
 struct DigestCore<Digest::sha512_256> : Sha512Core {
-  static int init(State& state) noexcept {
-    return init_cut(state, 32,
-                    {0x22312194fc2bf72c, 0x9f555fa3c84c64c2, 0x2393b86b6f53b151, 0x963877195940eabd,
-                     0x96283ee2a88effe3, 0xbe5e1e2553863992, 0x2b0199fc2c85b8aa, 0x0eb72ddc81c52ca2});
+  static void init(State& state) noexcept {
+    start<State, SHA_LONG64>(
+        state, 32,
+        {0x22312194fc2bf72c, 0x9f555fa3c84c64c2, 0x2393b86b6f53b151, 0x963877195940eabd, 0x96283ee2a88effe3,
+         0xbe5e1e2553863992, 0x2b0199fc2c85b8aa, 0x0eb72ddc81c52ca2});
   }
 };
 
