@@ -11,6 +11,7 @@
 #include <openssl/md5.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +20,12 @@
 
 namespace sunxi {
 
-// DigestCore<D>: State, init, update, final, buffered (bytes of an unfinished block), counted (all bytes
-// since init), and for digests of 32-bit words get_words, set_words (AbsorbRequest::state) and skip (counts
-// bytes that somebody else absorbed).
+// DigestCore<D>: State, init, update, final, and
+//   counted   all bytes since init
+//   buffered  those of them that are an unfinished block, at buffer(), as they came
+//   get_words, set_words   the chaining state: word_count numbers of type Word (AbsorbRequest::state)
+//   get_bits, set_bits     the count of all bits, as two numbers of type Word
+// and, where `words` says that Word has 32 bits, skip: counts bytes that somebody else absorbed.
 template <Digest D>
 struct DigestCore;
 
@@ -41,76 +45,91 @@ inline void add_bits(Word& low, Word& high, std::uint64_t bytes) noexcept {
   high = static_cast<Word>(bits >> 32U);
 }
 
+// What all of them have under the same names.
+template <class TheState, class TheWord, std::size_t Words>
+struct CommonCore {
+  using State = TheState;
+  using Word = TheWord;
+  static constexpr std::size_t word_count = Words;
+  static constexpr bool words = sizeof(Word) == sizeof(std::uint32_t);
+
+  static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static void set_buffered(State& state, std::size_t bytes) noexcept {
+    state.num = static_cast<decltype(state.num)>(bytes);
+  }
+  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
+  static void skip(State& state, std::size_t bytes) noexcept requires(words) {
+    add_bits(state.Nl, state.Nh, bytes);
+  }
+  static void get_bits(const State& state, Word& low, Word& high) noexcept {
+    low = state.Nl;
+    high = state.Nh;
+  }
+  static void set_bits(State& state, Word low, Word high) noexcept {
+    state.Nl = low;
+    state.Nh = high;
+  }
+};
+
 template <>
-struct DigestCore<Digest::md5> {
-  using State = MD5_CTX;
-  static constexpr bool words = true;
+struct DigestCore<Digest::md5> : CommonCore<MD5_CTX, std::uint32_t, 4> {
   static int init(State& state) noexcept { return MD5_Init(&state); }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return MD5_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return MD5_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
-  static void get_words(const State& state, std::uint32_t* to) noexcept {
+  static void* buffer(State& state) noexcept { return state.data; }
+  static void get_words(const State& state, Word* to) noexcept {
     to[0] = state.A;
     to[1] = state.B;
     to[2] = state.C;
     to[3] = state.D;
   }
-  static void set_words(State& state, const std::uint32_t* from) noexcept {
+  static void set_words(State& state, const Word* from) noexcept {
     state.A = from[0];
     state.B = from[1];
     state.C = from[2];
     state.D = from[3];
   }
-  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
 };
 
 template <>
-struct DigestCore<Digest::sha1> {
-  using State = SHA_CTX;
-  static constexpr bool words = true;
+struct DigestCore<Digest::sha1> : CommonCore<SHA_CTX, std::uint32_t, 5> {
   static int init(State& state) noexcept { return SHA1_Init(&state); }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA1_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return SHA1_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
-  static void get_words(const State& state, std::uint32_t* to) noexcept {
+  static void* buffer(State& state) noexcept { return state.data; }
+  static void get_words(const State& state, Word* to) noexcept {
     to[0] = state.h0;
     to[1] = state.h1;
     to[2] = state.h2;
     to[3] = state.h3;
     to[4] = state.h4;
   }
-  static void set_words(State& state, const std::uint32_t* from) noexcept {
+  static void set_words(State& state, const Word* from) noexcept {
     state.h0 = from[0];
     state.h1 = from[1];
     state.h2 = from[2];
     state.h3 = from[3];
     state.h4 = from[4];
   }
-  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
 };
 
-struct Sha256Core {
-  using State = SHA256_CTX;
-  static constexpr bool words = true;
+// Those whose states have an array of eight words.
+template <class State, class Word>
+struct ArrayCore : CommonCore<State, Word, 8> {
+  static void get_words(const State& state, Word* to) noexcept { std::copy_n(state.h, 8, to); }
+  static void set_words(State& state, const Word* from) noexcept { std::copy_n(from, 8, state.h); }
+};
+
+struct Sha256Core : ArrayCore<SHA256_CTX, std::uint32_t> {
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA256_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return SHA256_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
-  static void get_words(const State& state, std::uint32_t* to) noexcept {
-    for (std::size_t i = 0; i < 8; ++i) to[i] = state.h[i];
-  }
-  static void set_words(State& state, const std::uint32_t* from) noexcept {
-    for (std::size_t i = 0; i < 8; ++i) state.h[i] = from[i];
-  }
-  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
+  static void* buffer(State& state) noexcept { return state.data; }
 };
 template <>
 struct DigestCore<Digest::sha224> : Sha256Core {
@@ -121,15 +140,12 @@ struct DigestCore<Digest::sha256> : Sha256Core {
   static int init(State& state) noexcept { return SHA256_Init(&state); }
 };
 
-struct Sha512Core {
-  using State = SHA512_CTX;
-  static constexpr bool words = false;
+struct Sha512Core : ArrayCore<SHA512_CTX, std::uint64_t> {
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA512_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return SHA512_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
+  static void* buffer(State& state) noexcept { return state.u.p; }
 
  protected:
   // SHA-512/t: SHA-512 from other initial values, cut (FIPS 180-4, 5.3.6). libcrypto exports no init for

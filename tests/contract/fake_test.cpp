@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The provider alone, over backends that serve, decline, and fail in the middle.
-#include <openssl/core_dispatch.h>
 #include <openssl/params.h>
 
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "provider/provider.h"
 #include "tests/contract/campaign.h"
+#include "tests/contract/digest_functions.h"
 #include "tests/support/catch.h"
 #include "tests/support/evp.h"
 #include "tests/support/fake_backend.h"
@@ -608,33 +608,21 @@ TEST_CASE("a used context's next message is a session's again") {
   Setup setup;
   FakePlan& plan = digest_plan("afalg", Way::messages);
   const Library library("sunxi", initialise);
-  int no_store = 0;
-  const OSSL_ALGORITHM* row = OSSL_PROVIDER_query_operation(library.provider(), OSSL_OP_DIGEST, &no_store);
-  while (std::string(row->algorithm_names).find("SHA2-256:") != 0) ++row;
-  const auto function = [&](int id, auto* type) {
-    const OSSL_DISPATCH* one = row->implementation;
-    while (one->function_id != id) ++one;
-    return reinterpret_cast<decltype(type)>(one->function);
-  };
-  const auto init = function(OSSL_FUNC_DIGEST_INIT, static_cast<OSSL_FUNC_digest_init_fn*>(nullptr));
-  const auto update = function(OSSL_FUNC_DIGEST_UPDATE, static_cast<OSSL_FUNC_digest_update_fn*>(nullptr));
-  const auto release = function(OSSL_FUNC_DIGEST_FREECTX, static_cast<OSSL_FUNC_digest_freectx_fn*>(nullptr));
-  const auto duplicate = function(OSSL_FUNC_DIGEST_DUPCTX, static_cast<OSSL_FUNC_digest_dupctx_fn*>(nullptr));
-  void* const one = function(OSSL_FUNC_DIGEST_NEWCTX, static_cast<OSSL_FUNC_digest_newctx_fn*>(nullptr))(
-      OSSL_PROVIDER_get0_provider_ctx(library.provider()));
+  const DigestFunctions functions = digest_functions(library, "SHA2-256");
+  void* const one = functions.newctx(OSSL_PROVIDER_get0_provider_ctx(library.provider()));
   const std::vector<std::uint8_t> data(20'000, 0x5a);
-  REQUIRE(init(one, nullptr) == 1);
-  REQUIRE(update(one, data.data(), 100) == 1);  // software's, and the copy's as well
-  void* const copy = duplicate(one);
+  REQUIRE(functions.init(one, nullptr) == 1);
+  REQUIRE(functions.update(one, data.data(), 100) == 1);  // software's, and the copy's as well
+  void* const copy = functions.dupctx(one);
   std::uint64_t begun = 0;
   for (void* used : {one, copy, one}) {
-    REQUIRE(init(used, nullptr) == 1);
-    REQUIRE(update(used, data.data(), data.size()) == 1);
+    REQUIRE(functions.init(used, nullptr) == 1);
+    REQUIRE(functions.update(used, data.data(), data.size()) == 1);
     CHECK(plan.begun == ++begun);
   }
   CHECK(plan.live_sessions == 2);
-  release(one);
-  release(copy);
+  functions.freectx(one);
+  functions.freectx(copy);
   CHECK(plan.live_sessions == 0);
 }
 
