@@ -510,6 +510,20 @@ TEST_CASE("a session that is lost: its message goes on in software up to 1 MiB, 
           CHECK(copy.copy(message) == 1);
           CHECK(errors().empty());  // of a copy that is spoiled the next call tells
         }
+        if (!good) {
+          // So are its copies, one upon the other, as OpenSSL 3.5 does it. Later ones EVP itself refuses.
+          Message another(library, name);
+          static_cast<void>(errors());
+          CHECK(another.copy(message) == 1);
+          CHECK(another.copy(message) == 1);
+          CHECK(errors().empty());
+          CHECK(another.update(1) == 0);
+          CHECK(another.final() == 0);
+          CHECK(errors().find(lost_message) != std::string::npos);
+          another.init();
+          CHECK(another.update(3) == 1);
+          CHECK(another.final() == 1);
+        }
         CHECK(message.final() == good);
         if (good) {
           CHECK(message.is_of(whole + (where == 1 ? 5 : 0)));
@@ -525,18 +539,6 @@ TEST_CASE("a session that is lost: its message goes on in software up to 1 MiB, 
           // And it stays so ...
           CHECK(message.update(1) == 0);
           CHECK(message.final() == 0);
-          // ... for its copies too, one upon the other, as OpenSSL 3.5 does it.
-          Message another(library, name);
-          static_cast<void>(errors());
-          CHECK(another.copy(message) == 1);
-          CHECK(another.copy(message) == 1);
-          CHECK(errors().empty());
-          CHECK(another.update(1) == 0);
-          CHECK(another.final() == 0);
-          CHECK(errors().find(lost_message) != std::string::npos);
-          another.init();
-          CHECK(another.update(3) == 1);
-          CHECK(another.final() == 1);
         }
         // ... until a new message.
         message.init();
