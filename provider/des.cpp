@@ -322,6 +322,9 @@ int get_params(OSSL_PARAM params[]) noexcept {
                     give(OSSL_CIPHER_PARAM_AEAD, 0) && give(OSSL_CIPHER_PARAM_CUSTOM_IV, 0) &&
                     give(OSSL_CIPHER_PARAM_CTS, 0) && give(OSSL_CIPHER_PARAM_TLS1_MULTIBLOCK, 0) &&
                     give(OSSL_CIPHER_PARAM_HAS_RAND_KEY, 1);
+#ifdef OSSL_CIPHER_PARAM_ENCRYPT_THEN_MAC  // since OpenSSL 3.6
+  if (!give(OSSL_CIPHER_PARAM_ENCRYPT_THEN_MAC, 0)) return refuse(PROV_R_FAILED_TO_SET_PARAMETER);
+#endif
   return good ? 1 : refuse(PROV_R_FAILED_TO_SET_PARAMETER);
 }
 
@@ -335,6 +338,9 @@ const OSSL_PARAM* gettable_params(void*) noexcept {
                                     OSSL_PARAM_int(OSSL_CIPHER_PARAM_CTS, nullptr),
                                     OSSL_PARAM_int(OSSL_CIPHER_PARAM_TLS1_MULTIBLOCK, nullptr),
                                     OSSL_PARAM_int(OSSL_CIPHER_PARAM_HAS_RAND_KEY, nullptr),
+#ifdef OSSL_CIPHER_PARAM_ENCRYPT_THEN_MAC
+                                    OSSL_PARAM_int(OSSL_CIPHER_PARAM_ENCRYPT_THEN_MAC, nullptr),
+#endif
                                     OSSL_PARAM_END};
   return list;
 }

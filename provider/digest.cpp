@@ -4,13 +4,11 @@
 // alone, the message into a session that holds the state from then on.
 //
 // A session's state cannot be had. What it was given is kept up to max_kept, so that software can do it again
-// if the session fails; a longer message that loses its session is an error.
+// if the session fails or its state is asked for; a longer message that loses its session is an error.
 #define OPENSSL_SUPPRESS_DEPRECATED  // libcrypto's digest functions: see digest_core.h
 #include <openssl/core_dispatch.h>
 #include <openssl/core_names.h>
-#include <openssl/err.h>
 #include <openssl/params.h>
-#include <openssl/proverr.h>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +19,7 @@
 #include <utility>
 
 #include "provider/digest_core.h"
+#include "provider/digest_state.h"
 #include "provider/dispatch.h"
 #include "provider/provider.h"
 
@@ -32,20 +31,34 @@ constexpr std::size_t max_kept = std::size_t{1} << 20U;
 // What a session was given, while it is little enough.
 class Kept {
  public:
+  enum class Status : std::uint8_t { whole, too_long, no_memory };
+
   Kept() = default;
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
   ~Kept() { clear(); }
 
-  // False, and nothing is kept any more: too much, or no memory.
-  [[nodiscard]] bool append(const std::uint8_t* data, std::size_t bytes) noexcept {
-    if (bytes > max_kept - used_ || !reserve(used_ + bytes)) {
-      clear();
-      return false;
-    }
+  // Where it does not fit, nothing is kept any more.
+  void append(const std::uint8_t* data, std::size_t bytes) noexcept {
+    if (status_ != Status::whole) return;
+    if (bytes > max_kept - used_) return give_up(Status::too_long);
+    if (!reserve(used_ + bytes)) return give_up(Status::no_memory);
     if (bytes != 0) std::memcpy(data_ + used_, data, bytes);
     used_ += bytes;
-    return true;
+  }
+  // Into one that has nothing yet.
+  void copy(const Kept& other) noexcept {
+    status_ = other.status_;
+    append(other.data_, other.used_);
+  }
+  [[nodiscard]] Status status() const noexcept { return status_; }
+  [[nodiscard]] const std::uint8_t* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return used_; }
+
+ private:
+  void give_up(Status why) noexcept {
+    clear();
+    status_ = why;
   }
   void clear() noexcept {
     if (data_ != nullptr) wipe(data_, used_);
@@ -53,10 +66,6 @@ class Kept {
     data_ = nullptr;
     used_ = room_ = 0;
   }
-  [[nodiscard]] const std::uint8_t* data() const noexcept { return data_; }
-  [[nodiscard]] std::size_t size() const noexcept { return used_; }
-
- private:
   bool reserve(std::size_t bytes) noexcept {
     if (bytes <= room_) return true;
     const std::size_t room = std::max(bytes, std::min(2 * room_, max_kept));
@@ -74,13 +83,13 @@ class Kept {
 
   std::uint8_t* data_ = nullptr;
   std::size_t used_ = 0, room_ = 0;
+  Status status_ = Status::whole;
 };
 
 // While a message is with a backend.
 struct Committed {
   DigestSession session;
   Kept kept;
-  bool is_kept = true;
 };
 
 template <std::size_t Row>
@@ -131,17 +140,50 @@ class DigestContext {
     return route(in, length) ? 1 : 0;
   }
 
-  int final(unsigned char* out) noexcept {
+  // *out_bytes is what there will be.
+  int final(unsigned char* out, std::size_t* out_bytes) noexcept {
     if (committed_ == nullptr) [[likely]]
       return Core::final(state_, out);
-    return conclude(out);
+    return conclude(out, out_bytes);
   }
 
-  [[gnu::noinline]] int conclude(unsigned char* out) noexcept {
+  [[gnu::noinline]] int conclude(unsigned char* out, std::size_t* out_bytes) noexcept {
     const bool good = !is_lost() && provider_->router.conclude(Row, committed_->session, out);
-    if (!good && !recover()) return 0;
+    if (!good && !recover()) {
+      *out_bytes = 0;
+      return 0;
+    }
     give_up_session();
     return good ? 1 : Core::final(state_, out);
+  }
+
+  // As the default provider's of OpenSSL 4.0: without `out` only the size; *out_bytes is the room.
+  int serialize(unsigned char* out, std::size_t* out_bytes) noexcept {
+    if (out == nullptr && out_bytes == nullptr) return 0;
+    if (out != nullptr) {
+      if (out_bytes != nullptr && *out_bytes < Saved::bytes) {
+        raise(Reason::bad_parameter, "the state needs more room than there is");
+        return 0;
+      }
+      if (!write_state(out)) return 0;
+    }
+    if (out_bytes != nullptr) *out_bytes = Saved::bytes;
+    return 1;
+  }
+
+  int deserialize(const unsigned char* in, std::size_t length) noexcept {
+    typename Core::State state{};
+    if (in == nullptr || length != Saved::bytes || !Saved::read(state, in)) {
+      raise(Reason::bad_parameter, "no state of this digest");
+      return 0;
+    }
+    give_up_session();
+    limit_ = provider_->router.digest_limit(Row);
+    earlier_bytes_ += Core::counted(state_);
+    state_ = state;
+    earlier_bytes_ -= Core::counted(state_);
+    wipe(&state, sizeof state);
+    return 1;
   }
 
   // SSL 3.0's way to put the master secret into a handshake hash (RFC 6101, 5.6.8).
@@ -151,11 +193,13 @@ class DigestContext {
     if (bytes != secret_bytes) return 0;
     std::array<unsigned char, pad_bytes> pad;
     std::array<unsigned char, digest_bytes> inner;
+    std::size_t inner_bytes = inner.size();
     pad.fill(0x36);
-    bool good = update(secret, bytes) != 0 && update(pad.data(), pad.size()) != 0 && final(inner.data()) != 0;
+    bool good = update(secret, bytes) != 0 && update(pad.data(), pad.size()) != 0 &&
+                final(inner.data(), &inner_bytes) != 0;
     pad.fill(0x5c);
     good = good && init() != 0 && update(secret, bytes) != 0 && update(pad.data(), pad.size()) != 0 &&
-           update(inner.data(), inner.size()) != 0;
+           update(inner.data(), inner_bytes) != 0;
     wipe(inner.data(), inner.size());
     return good ? 1 : 0;
   }
@@ -164,13 +208,15 @@ class DigestContext {
   static constexpr std::size_t digest_bytes = digest_rows[Row].spec.digest_bytes;
 
  private:
+  using Saved = DigestState<digest_rows[Row].spec>;
+
   DigestContext(const DigestContext&) = default;
 
   void take(DigestContext& from) noexcept {
     state_ = from.state_;
     limit_ = from.limit_;
     earlier_bytes_ -= Core::counted(state_);  // the original's
-    if (from.committed_ != nullptr && !double_session(from)) spoil();
+    if (from.committed_ != nullptr) double_session(from);
   }
 
   int software(const unsigned char* in, std::size_t length) noexcept {
@@ -185,11 +231,13 @@ class DigestContext {
     limit_ = router.digest_limit(Row);
     if (length < limit_ || !router.digest_ready(Row, length)) return software(in, length) != 0;
     if (router.hashes_messages(Row) && Core::counted(state_) == 0 && commit(in, length)) return true;
+    std::size_t by_others = 0;
+    const std::size_t all = length;
     if constexpr (Core::words) {
       const std::size_t buffered = Core::buffered(state_);
       const std::size_t fill = buffered == 0 ? 0 : block_bytes - buffered;
       if (length >= fill + block_bytes) {
-        if (fill != 0 && software(in, fill) == 0) return false;
+        if (fill != 0 && Core::update(state_, in, fill) == 0) return false;
         in += fill;
         length -= fill;
         const std::size_t whole = length - length % block_bytes;
@@ -198,17 +246,19 @@ class DigestContext {
         const Routed routed = router.absorb(
             Row, fill + length,
             AbsorbRequest{.spec = digest_rows[Row].spec, .state = words.data(), .in = in, .length = whole});
-        if (routed.done != 0) {
+        by_others = routed.done;
+        if (by_others != 0) {
           Core::set_words(state_, words.data());
-          Core::skip(state_, routed.done);
-          earlier_bytes_ -= routed.done;
-          in += routed.done;
-          length -= routed.done;
+          Core::skip(state_, by_others);
+          earlier_bytes_ -= by_others;
+          in += by_others;
+          length -= by_others;
         }
         wipe(words.data(), sizeof words);
       }
     }
-    return length == 0 || software(in, length) != 0;
+    if (by_others != all) ++requests_;  // both pieces are one request of software's
+    return length == 0 || Core::update(state_, in, length) != 0;
   }
 
   // The message so far, which is its first update, to a session.
@@ -221,71 +271,117 @@ class DigestContext {
       return false;
     }
     committed_->session = session;
-    committed_->is_kept = committed_->kept.append(in, length);
+    committed_->kept.append(in, length);
     limit_ = 0;
     return true;
   }
 
   // Without a state and without a session, until the next init. Needs no memory.
-  void spoil() noexcept {
+  void spoil(Kept::Status why) noexcept {
     give_up_session();
-    committed_ = spoiled();
+    committed_ = spoiled(why);
     limit_ = 0;
   }
-  [[nodiscard]] static Committed* spoiled() noexcept {
-    alignas(Committed) static constinit std::array<std::byte, sizeof(Committed)> mark{};
-    return reinterpret_cast<Committed*>(mark.data());  // an address, nothing more
+  // Addresses, nothing more: one for each reason.
+  [[nodiscard]] static Committed* spoiled(Kept::Status why) noexcept {
+    alignas(Committed) static constinit std::array<std::byte, 2 * sizeof(Committed)> marks{};
+    auto* const mark = reinterpret_cast<Committed*>(marks.data());
+    return why == Kept::Status::no_memory ? mark + 1 : mark;
+  }
+  [[nodiscard]] bool is_spoiled() const noexcept {
+    return committed_ == spoiled(Kept::Status::too_long) || committed_ == spoiled(Kept::Status::no_memory);
   }
   [[nodiscard]] bool is_lost() const noexcept {
-    return committed_ == spoiled() || committed_->session.backend == no_index;
+    return is_spoiled() || committed_->session.backend == no_index;
+  }
+  // What is left of the message that a session was given.
+  [[nodiscard]] Kept::Status status() const noexcept {
+    if (committed_ == spoiled(Kept::Status::no_memory)) return Kept::Status::no_memory;
+    return is_spoiled() ? Kept::Status::too_long : committed_->kept.status();
   }
 
   bool extend(const unsigned char* in, std::size_t length) noexcept {
     if (!is_lost() && provider_->router.extend(Row, committed_->session, in, length)) {
-      committed_->is_kept = committed_->is_kept && committed_->kept.append(in, length);
+      committed_->kept.append(in, length);
       return true;
     }
     if (!recover()) return false;
     give_up_session();
-    return software(in, length) != 0;
+    return Core::update(state_, in, length) != 0;  // and what came before it is one request
   }
 
   // After a session was lost: the state by software. False, again and again until the next init, if what
   // the session was given is gone.
   bool recover() noexcept {
-    if (committed_ == spoiled() || !committed_->is_kept) {
-      const std::string_view name = canonical_name(algorithm_of_digest(Row));
-      provider_->core.raise(
-          Reason::session_lost,
-          "%.*s: the message, or the one that it is a copy of, was with a backend that could not go "
-          "on, and was too long to be kept (%zu bytes); with min_bytes_for set to never software "
-          "does it",
-          static_cast<int>(name.size()), name.data(), max_kept);
+    if (status() != Kept::Status::whole) {
+      raise_gone("was with a backend that could not go on");
       return false;
     }
     limit_ = never;
     return software(committed_->kept.data(), committed_->kept.size()) != 0;
   }
 
-  // The state of `from`, which is committed. False: nobody has it.
-  bool double_session(DigestContext& from) noexcept {
-    if (from.committed_ == spoiled()) return false;
+  // The session of `from`, or its state by software, or neither.
+  void double_session(DigestContext& from) noexcept {
+    Kept::Status why = from.status();
+    if (from.is_spoiled()) return spoil(why);
     const Committed& other = *from.committed_;
-    committed_ = new (std::nothrow) Committed;
-    if (committed_ != nullptr) {
-      committed_->is_kept = other.is_kept && committed_->kept.append(other.kept.data(), other.kept.size());
-      if (!from.is_lost() && provider_->router.clone(other.session, committed_->session)) return true;
+    if (!from.is_lost()) {
+      committed_ = new (std::nothrow) Committed;
+      if (committed_ != nullptr) {
+        committed_->kept.copy(other.kept);
+        if (provider_->router.clone(other.session, committed_->session)) return;
+        give_up_session();
+      } else if (why != Kept::Status::whole) {
+        why = Kept::Status::no_memory;
+      }
     }
     // Software has the state from before the session, and can have the rest.
-    give_up_session();
     limit_ = never;
-    return other.is_kept && software(other.kept.data(), other.kept.size()) != 0;
+    if (why != Kept::Status::whole || software(other.kept.data(), other.kept.size()) == 0) spoil(why);
+  }
+
+  bool write_state(unsigned char* out) noexcept {
+    bool good = false;
+    if (committed_ == nullptr) {
+      good = Saved::write(state_, out);
+    } else if (status() == Kept::Status::whole) {
+      // The session goes on as it was.
+      typename Core::State state = state_;
+      good = Core::update(state, committed_->kept.data(), committed_->kept.size()) != 0 &&
+             Saved::write(state, out);
+      wipe(&state, sizeof state);
+      ++requests_;
+      earlier_bytes_ += committed_->kept.size();
+    } else {
+      raise_gone(is_lost() ? "was with a backend that could not go on"
+                           : "is with a backend, whose state cannot be had");
+      return false;
+    }
+    if (!good) raise(Reason::bad_parameter, "there is no message that could be gone on with");
+    return good;
+  }
+
+  void raise(Reason reason, const char* what) const noexcept {
+    const std::string_view name = canonical_name(algorithm_of_digest(Row));
+    provider_->core.raise(reason, "%.*s: %s", static_cast<int>(name.size()), name.data(), what);
+  }
+  void raise_gone(const char* what) const noexcept {
+    const std::string_view name = canonical_name(algorithm_of_digest(Row));
+    static_assert(max_kept == 1048576);
+    const char* why = status() == Kept::Status::no_memory ? "there was no memory to keep it"
+                                                          : "was too long to be kept (1048576 bytes)";
+    provider_->core.raise(
+        Reason::session_lost,
+        "%.*s: the message, or the one that it is a copy of, %s, and %s; with min_bytes_for set to "
+        "never software does it",
+        static_cast<int>(name.size()), name.data(), what, why);
   }
 
   // Not inlined: init needs no frame without it.
   [[gnu::noinline]] void give_up_session() noexcept {
     if (committed_ == nullptr) return;
-    if (committed_ != spoiled()) {
+    if (!is_spoiled()) {
       provider_->router.abandon(committed_->session);
       delete committed_;
     }
@@ -354,10 +450,15 @@ constexpr bool has_ssl3(std::size_t row) noexcept {
 }
 
 template <std::size_t Row>
+[[gnu::noinline]] int init_with_params(void* opaque, const OSSL_PARAM params[]) noexcept {
+  return context<Row>(opaque).init() == 0 ? 0 : digest_set_ctx_params<Row>(opaque, params);
+}
+
+template <std::size_t Row>
 [[gnu::aligned(64)]] int digest_init(void* opaque, const OSSL_PARAM params[]) noexcept {
   if constexpr (has_ssl3(Row)) {
     if (params != nullptr) [[unlikely]]
-      return context<Row>(opaque).init() == 0 ? 0 : digest_set_ctx_params<Row>(opaque, params);
+      return init_with_params<Row>(opaque, params);
   }
   return context<Row>(opaque).init();
 }
@@ -371,8 +472,18 @@ template <std::size_t Row>
 [[gnu::aligned(64)]] int digest_final(void* opaque, unsigned char* out, std::size_t* out_bytes,
                                       std::size_t out_size) noexcept {
   if (out_size < DigestContext<Row>::digest_bytes) return 0;
-  *out_bytes = DigestContext<Row>::digest_bytes;  // not looked at after a failure
-  return context<Row>(opaque).final(out);
+  *out_bytes = DigestContext<Row>::digest_bytes;
+  return context<Row>(opaque).final(out, out_bytes);
+}
+
+template <std::size_t Row>
+int digest_serialize(void* opaque, unsigned char* out, std::size_t* out_bytes) noexcept {
+  return context<Row>(opaque).serialize(out, out_bytes);
+}
+
+template <std::size_t Row>
+int digest_deserialize(void* opaque, const unsigned char* in, std::size_t length) noexcept {
+  return context<Row>(opaque).deserialize(in, length);
 }
 
 const OSSL_PARAM* digest_settable_ctx_params(void*, void*) noexcept {
@@ -381,8 +492,8 @@ const OSSL_PARAM* digest_settable_ctx_params(void*, void*) noexcept {
   return list;
 }
 
-// Since OpenSSL 3.5; earlier ones skip what they do not know.
-constexpr int function_copyctx = 15;
+// Since OpenSSL 3.5, and the other two since 4.0; earlier ones skip what they do not know.
+constexpr int function_copyctx = 15, function_serialize = 16, function_deserialize = 17;
 
 template <std::size_t Row>
 std::vector<OSSL_DISPATCH> dispatch(const SoftwareDigest& software) {
@@ -394,6 +505,8 @@ std::vector<OSSL_DISPATCH> dispatch(const SoftwareDigest& software) {
       entry(OSSL_FUNC_DIGEST_UPDATE, digest_update<Row>),
       entry(OSSL_FUNC_DIGEST_FINAL, digest_final<Row>),
       entry(function_copyctx, digest_copyctx<Row>),
+      entry(function_serialize, digest_serialize<Row>),
+      entry(function_deserialize, digest_deserialize<Row>),
       // Constants are the default provider's own: these need no context.
       entry(OSSL_FUNC_DIGEST_GET_PARAMS, software.get_params),
       entry(OSSL_FUNC_DIGEST_GETTABLE_PARAMS, software.gettable_params),

@@ -11,6 +11,7 @@
 #include <openssl/md5.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,9 +33,12 @@ extern "C" {
 
 namespace sunxi {
 
-// DigestCore<D>: State, init, update, final, buffered (bytes of an unfinished block), counted (all bytes
-// since init), and for digests of 32-bit words get_words, set_words (AbsorbRequest::state) and skip (counts
-// bytes that somebody else absorbed).
+// DigestCore<D>: State, init, update, final, and
+//   counted   all bytes since init
+//   buffered  those of them that are an unfinished block, at buffer(), as they came
+//   get_words, set_words   the chaining state: word_count numbers of type Word (AbsorbRequest::state)
+//   get_bits, set_bits     the count of all bits, as two numbers of type Word
+// and, where `words` says that Word has 32 bits, skip: counts bytes that somebody else absorbed.
 template <Digest D>
 struct DigestCore;
 
@@ -78,10 +82,34 @@ inline void add_bits(Word& low, Word& high, std::uint64_t bytes) noexcept {
   high = static_cast<Word>(bits >> 32U);
 }
 
+// What all of them have under the same names.
+template <class TheState, class TheWord, std::size_t Words>
+struct CommonCore {
+  using State = TheState;
+  using Word = TheWord;
+  static constexpr std::size_t word_count = Words;
+  static constexpr bool words = sizeof(Word) == sizeof(std::uint32_t);
+
+  static std::size_t buffered(const State& state) noexcept { return state.num; }
+  static void set_buffered(State& state, std::size_t bytes) noexcept {
+    state.num = static_cast<decltype(state.num)>(bytes);
+  }
+  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
+  static void skip(State& state, std::size_t bytes) noexcept requires(words) {
+    add_bits(state.Nl, state.Nh, bytes);
+  }
+  static void get_bits(const State& state, Word& low, Word& high) noexcept {
+    low = state.Nl;
+    high = state.Nh;
+  }
+  static void set_bits(State& state, Word low, Word high) noexcept {
+    state.Nl = low;
+    state.Nh = high;
+  }
+};
+
 template <>
-struct DigestCore<Digest::md5> {
-  using State = MD5_CTX;
-  static constexpr bool words = true;
+struct DigestCore<Digest::md5> : CommonCore<MD5_CTX, std::uint32_t, 4> {
   static void init(State& state) noexcept {  // RFC 1321, 3.3
     state.A = 0x67452301;
     state.B = 0xefcdab89;
@@ -93,27 +121,23 @@ struct DigestCore<Digest::md5> {
     return MD5_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return MD5_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
-  static void get_words(const State& state, std::uint32_t* to) noexcept {
+  static void* buffer(State& state) noexcept { return state.data; }
+  static void get_words(const State& state, Word* to) noexcept {
     to[0] = state.A;
     to[1] = state.B;
     to[2] = state.C;
     to[3] = state.D;
   }
-  static void set_words(State& state, const std::uint32_t* from) noexcept {
+  static void set_words(State& state, const Word* from) noexcept {
     state.A = from[0];
     state.B = from[1];
     state.C = from[2];
     state.D = from[3];
   }
-  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
 };
 
 template <>
-struct DigestCore<Digest::sha1> {
-  using State = SHA_CTX;
-  static constexpr bool words = true;
+struct DigestCore<Digest::sha1> : CommonCore<SHA_CTX, std::uint32_t, 5> {
   static void init(State& state) noexcept {  // FIPS 180-4, 5.3.1, as all below
     state.h0 = 0x67452301;
     state.h1 = 0xefcdab89;
@@ -126,46 +150,41 @@ struct DigestCore<Digest::sha1> {
     return SHA1_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return SHA1_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
-  static void get_words(const State& state, std::uint32_t* to) noexcept {
+  static void* buffer(State& state) noexcept { return state.data; }
+  static void get_words(const State& state, Word* to) noexcept {
     to[0] = state.h0;
     to[1] = state.h1;
     to[2] = state.h2;
     to[3] = state.h3;
     to[4] = state.h4;
   }
-  static void set_words(State& state, const std::uint32_t* from) noexcept {
+  static void set_words(State& state, const Word* from) noexcept {
     state.h0 = from[0];
     state.h1 = from[1];
     state.h2 = from[2];
     state.h3 = from[3];
     state.h4 = from[4];
   }
-  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
 };
 
-struct Sha256Core {
-  using State = SHA256_CTX;
-  static constexpr bool words = true;
+// Those whose states have an array of eight words.
+template <class State, class Word>
+struct ArrayCore : CommonCore<State, Word, 8> {
+  static void get_words(const State& state, Word* to) noexcept { std::copy_n(state.h, 8, to); }
+  static void set_words(State& state, const Word* from) noexcept { std::copy_n(from, 8, state.h); }
+};
+
+struct Sha256Core : ArrayCore<SHA256_CTX, std::uint32_t> {
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA256_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return SHA256_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
-  static void get_words(const State& state, std::uint32_t* to) noexcept {
-    for (std::size_t i = 0; i < 8; ++i) to[i] = state.h[i];
-  }
-  static void set_words(State& state, const std::uint32_t* from) noexcept {
-    for (std::size_t i = 0; i < 8; ++i) state.h[i] = from[i];
-  }
-  static void skip(State& state, std::size_t bytes) noexcept { add_bits(state.Nl, state.Nh, bytes); }
+  static void* buffer(State& state) noexcept { return state.data; }
 };
 template <>
 struct DigestCore<Digest::sha224> : Sha256Core {
   static void init(State& state) noexcept {
-    start<State, SHA_LONG>(
+    start<State, std::uint32_t>(
         state, 28,
         {0xc1059ed8, 0x367cd507, 0x3070dd17, 0xf70e5939, 0xffc00b31, 0x68581511, 0x64f98fa7, 0xbefa4fa4});
   }
@@ -173,26 +192,23 @@ struct DigestCore<Digest::sha224> : Sha256Core {
 template <>
 struct DigestCore<Digest::sha256> : Sha256Core {
   static void init(State& state) noexcept {
-    start<State, SHA_LONG>(
+    start<State, std::uint32_t>(
         state, 32,
         {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19});
   }
 };
 
-struct Sha512Core {
-  using State = SHA512_CTX;
-  static constexpr bool words = false;
+struct Sha512Core : ArrayCore<SHA512_CTX, std::uint64_t> {
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA512_Update(&state, in, length);
   }
   static int final(State& state, unsigned char* out) noexcept { return SHA512_Final(out, &state); }
-  static std::size_t buffered(const State& state) noexcept { return state.num; }
-  static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
+  static void* buffer(State& state) noexcept { return state.u.p; }
 };
 template <>
 struct DigestCore<Digest::sha384> : Sha512Core {
   static void init(State& state) noexcept {
-    start<State, SHA_LONG64>(
+    start<State, std::uint64_t>(
         state, 48,
         {0xcbbb9d5dc1059ed8, 0x629a292a367cd507, 0x9159015a3070dd17, 0x152fecd8f70e5939, 0x67332667ffc00b31,
          0x8eb44a8768581511, 0xdb0c2e0d64f98fa7, 0x47b5481dbefa4fa4});
@@ -201,7 +217,7 @@ struct DigestCore<Digest::sha384> : Sha512Core {
 template <>
 struct DigestCore<Digest::sha512> : Sha512Core {
   static void init(State& state) noexcept {
-    start<State, SHA_LONG64>(
+    start<State, std::uint64_t>(
         state, 64,
         {0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b, 0xa54ff53a5f1d36f1, 0x510e527fade682d1,
          0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179});
@@ -210,7 +226,7 @@ struct DigestCore<Digest::sha512> : Sha512Core {
 template <>
 struct DigestCore<Digest::sha512_224> : Sha512Core {  // 5.3.6; SHA512_Final cuts to md_len
   static void init(State& state) noexcept {
-    start<State, SHA_LONG64>(
+    start<State, std::uint64_t>(
         state, 28,
         {0x8c3d37c819544da2, 0x73e1996689dcd4d6, 0x1dfab7ae32ff9c82, 0x679dd514582f9fcf, 0x0f6d2b697bd44da8,
          0x77e36f7304c48942, 0x3f9d85a86a1d36c8, 0x1112e6ad91d692a1});
@@ -219,7 +235,7 @@ struct DigestCore<Digest::sha512_224> : Sha512Core {  // 5.3.6; SHA512_Final cut
 template <>
 struct DigestCore<Digest::sha512_256> : Sha512Core {
   static void init(State& state) noexcept {
-    start<State, SHA_LONG64>(
+    start<State, std::uint64_t>(
         state, 32,
         {0x22312194fc2bf72c, 0x9f555fa3c84c64c2, 0x2393b86b6f53b151, 0x963877195940eabd, 0x96283ee2a88effe3,
          0xbe5e1e2553863992, 0x2b0199fc2c85b8aa, 0x0eb72ddc81c52ca2});

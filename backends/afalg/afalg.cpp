@@ -460,9 +460,10 @@ Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
   State* const state = states_.peek(generation);
   if (slot.session == nullptr || slot.generation != generation || state == nullptr)
     return Outcome::unavailable;
-  auto* const original = static_cast<HashSession*>(slot.session);
-  // A number that was taken stays in the slot, whose next call finds that out.
-  switch (original->state(process_.now(), true)) {
+  // Applications copy one context in several threads: nothing of the original is changed. A number that was
+  // taken stays in the slot, whose next call finds that out.
+  const auto* const original = static_cast<const HashSession*>(slot.session);
+  switch (original->look()) {
     case HashSession::State::ready:
       break;
     case HashSession::State::sandboxed:

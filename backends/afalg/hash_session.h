@@ -12,7 +12,8 @@ namespace sunxi::afalg {
 
 inline constexpr std::size_t most_digest_bytes = 64;
 
-// Used by one thread at a time. Destructible however a fork freezes it (see PerProcess).
+// Used by one thread at a time; but several may look at one, and open sessions with its state, at once.
+// Destructible however a fork freezes it (see PerProcess).
 class HashSession {
  public:
   HashSession(std::size_t algorithm, std::size_t digest_bytes, std::size_t place) noexcept
@@ -29,6 +30,7 @@ class HashSession {
   // with data only, and without it a call would take a connection, or the data, of a socket that got our
   // number. A look also tells a sandbox.
   [[nodiscard]] State state(std::uint64_t now, bool look) noexcept { return socket_.state(now, look); }
+  [[nodiscard]] State look() const noexcept { return socket_.look(); }
 
   [[nodiscard]] Fault open(const Driver& driver, std::uint64_t now) noexcept;
   // A session with the state of `original`, which must be State::ready.

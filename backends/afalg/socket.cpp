@@ -126,17 +126,26 @@ OperationSocket::State OperationSocket::state(std::uint64_t now, bool look) noex
   std::atomic<std::uint64_t>& owner = owner_of(socket_.get());
   if (!look && now == looked_ && owner.load(std::memory_order_relaxed) == serial_) [[likely]]
     return State::ready;
+  const State found = this->look();
+  if (found == State::ready) {
+    looked_ = now;
+    owner.store(serial_, std::memory_order_relaxed);
+  } else if (found == State::closed) {
+    socket_.forget();
+  }
+  return found;
+}
+
+OperationSocket::State OperationSocket::look() const noexcept {
+  if (!socket_) return State::closed;
   switch (socket_.state()) {
     case Descriptor::State::ours:
-      looked_ = now;
-      owner.store(serial_, std::memory_order_relaxed);
       return State::ready;
     case Descriptor::State::sandboxed:
       return State::sandboxed;
     case Descriptor::State::stolen:
       break;
   }
-  socket_.forget();
   return State::closed;
 }
 

@@ -70,6 +70,8 @@ class OperationSocket {
   // milliseconds), when asked for, and when another session may have got our number. In between the guard
   // in every message keeps data away from all sockets but those of AF_ALG.
   [[nodiscard]] State state(std::uint64_t now, bool look) noexcept;
+  // A look, of which nothing is remembered: for several threads at once.
+  [[nodiscard]] State look() const noexcept;
   // Accepts from a socket that was checked to be ours: from one of the application's this call would take a
   // connection.
   [[nodiscard]] Fault open(int from, std::uint64_t now) noexcept;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Digests: several contexts at once, split, duplicated, restarted and thrown away at random; and the same
 // through the provider's own functions, with what EVP would not ask for.
-#include <openssl/core_dispatch.h>
 #include <openssl/core_names.h>
 #include <openssl/params.h>
 
 #include <cstring>
 
 #include "tests/contract/case.h"
+#include "tests/contract/digest_functions.h"
 
 namespace sunxi::test {
 namespace {
@@ -107,7 +107,9 @@ class EvpCase final : public DigestCase {
 
   void step(std::size_t i) {
     Pair& pair = pairs_[i];
-    switch (random_.in(0, 19)) {
+    switch (random_.in(0, 20)) {
+      case 20:
+        return hand_on(i);
       case 0:
         return init(i);
       case 1:
@@ -179,7 +181,12 @@ class EvpCase final : public DigestCase {
     std::array<std::array<std::uint8_t, EVP_MAX_MD_SIZE + 16>, 2> out;
     std::array<unsigned int, 2> written{77, 77};
     for (auto& one : out) one.fill(0xaa);
-    const int good = both(i, "final", [&](EVP_MD_CTX* context, const EVP_MD*, std::size_t side) {
+    // None of ours has a length of choice; the default provider's SHA-1 obeys nevertheless.
+    const bool chosen = random_.one_in(15);
+    const std::size_t length = random_.in(0, 70);
+    const std::string what = chosen ? "final of " + std::to_string(length) + " bytes" : "final";
+    const int good = both(i, what, [&](EVP_MD_CTX* context, const EVP_MD*, std::size_t side) {
+      if (chosen) return EVP_DigestFinalXOF(context, out[side].data(), length);
       return EVP_DigestFinal_ex(context, out[side].data(), no_length_ ? nullptr : &written[side]);
     });
     pairs_[i].stage = Stage::finished;
@@ -215,6 +222,37 @@ class EvpCase final : public DigestCase {
     } else {
       target.message = message;
     }
+  }
+
+  // The state of one into another; what comes of it is what comes of a copy. The default provider's own
+  // states are not compared: those of MD5 and SHA-1 it does not give.
+  void hand_on([[maybe_unused]] std::size_t from) {
+#if OPENSSL_VERSION_MAJOR >= 4
+    if (!is_ours_) return;
+    const std::size_t to = random_.in(0, pairs_.size() - 1);
+    Pair& source = pairs_[from];
+    log_ << to << ": takes the state of " << from << "\n";
+    std::array<std::uint8_t, 300> state{};
+    std::size_t bytes = 0;
+    static_cast<void>(errors());
+    const bool good = EVP_MD_CTX_serialize(source.ours.get(), nullptr, &bytes) == 1 &&
+                      bytes <= state.size() &&
+                      EVP_MD_CTX_serialize(source.ours.get(), state.data(), &bytes) == 1;
+    if (!good) {
+      const bool gone = source.message > kept_bytes && errors().find("backend") != std::string::npos;
+      if (source.stage == Stage::running && !gone) complain("serialize failed");
+      return;
+    }
+    if (source.stage != Stage::running) return complain("serialize: the state of nothing");
+    if (to == from) return;
+    Pair& target = pairs_[to];
+    if (target.stage != Stage::running) init(to);
+    if (EVP_MD_CTX_deserialize(target.ours.get(), state.data(), bytes) != 1 ||
+        EVP_MD_CTX_copy_ex(target.reference.get(), source.reference.get()) != 1)
+      complain("deserialize failed " + errors());
+    target.stage = source.stage;
+    target.message = source.message;
+#endif
   }
 
   void one_shot() {
@@ -280,59 +318,6 @@ class EvpCase final : public DigestCase {
 
 // ---- Through the provider's own functions ----------------------------------------------------------
 
-struct Functions {
-  OSSL_FUNC_digest_newctx_fn* newctx = nullptr;
-  OSSL_FUNC_digest_freectx_fn* freectx = nullptr;
-  OSSL_FUNC_digest_dupctx_fn* dupctx = nullptr;
-  void (*copyctx)(void*, void*) = nullptr;  // since OpenSSL 3.5
-  OSSL_FUNC_digest_init_fn* init = nullptr;
-  OSSL_FUNC_digest_update_fn* update = nullptr;
-  OSSL_FUNC_digest_final_fn* final = nullptr;
-};
-
-Functions functions_of(const Library& library, const std::string& name) {
-  int no_store = 0;
-  const OSSL_ALGORITHM* row = OSSL_PROVIDER_query_operation(library.provider(), OSSL_OP_DIGEST, &no_store);
-  const auto is_it = [&] {
-    const std::string names = std::string(row->algorithm_names) + ":";
-    return names.rfind(name + ":", 0) == 0;
-  };
-  while (row->algorithm_names != nullptr && !is_it()) ++row;
-  Functions functions;
-  if (row->algorithm_names == nullptr) return functions;
-  for (const OSSL_DISPATCH* one = row->implementation; one->function_id != 0; ++one) {
-    const auto take = [&](auto& function) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(one->function);
-    };
-    switch (one->function_id) {
-      case OSSL_FUNC_DIGEST_NEWCTX:
-        take(functions.newctx);
-        break;
-      case OSSL_FUNC_DIGEST_FREECTX:
-        take(functions.freectx);
-        break;
-      case OSSL_FUNC_DIGEST_DUPCTX:
-        take(functions.dupctx);
-        break;
-      case OSSL_FUNC_DIGEST_INIT:
-        take(functions.init);
-        break;
-      case OSSL_FUNC_DIGEST_UPDATE:
-        take(functions.update);
-        break;
-      case OSSL_FUNC_DIGEST_FINAL:
-        take(functions.final);
-        break;
-      case 15:
-        take(functions.copyctx);
-        break;
-      default:
-        break;
-    }
-  }
-  return functions;
-}
-
 class DispatchCase final : public DigestCase {
  public:
   using DigestCase::DigestCase;
@@ -346,9 +331,10 @@ class DispatchCase final : public DigestCase {
   };
 
   void play() override {
-    functions_ = functions_of(ours_library_, name_);
+    functions_ = digest_functions(ours_library_, name_);
     if (functions_.newctx == nullptr || functions_.dupctx == nullptr ||
-        (is_ours_ && functions_.copyctx == nullptr))
+        (is_ours_ && (functions_.copyctx == nullptr || functions_.serialize == nullptr ||
+                      functions_.deserialize == nullptr)))
       return complain("functions are missing");
     for (std::size_t i = random_.in(2, 5); i != 0; --i)
       contexts_.push_back({fresh(), Stage::empty, {}, false});
@@ -365,7 +351,12 @@ class DispatchCase final : public DigestCase {
   void step(std::size_t i) {
     Context& context = contexts_[i];
     const std::size_t other = random_.in(0, contexts_.size() - 1);
-    switch (random_.in(0, 15)) {
+    switch (random_.in(0, is_ours_ ? 18 : 15)) {
+      case 18:
+        return spoilt_state(i, other);
+      case 17:
+      case 16:
+        return hand_on(i, other);
       case 0:
         log_ << i << ": new\n";
         functions_.freectx(context.opaque);
@@ -477,7 +468,64 @@ class DispatchCase final : public DigestCase {
     if (i != from) take_over(source, target);
   }
 
-  Functions functions_;
+  // The state of a context as bytes; nothing where there is none.
+  std::vector<std::uint8_t> state_of(Context& context) {
+    std::size_t bytes = 7;
+    if (functions_.serialize(context.opaque, nullptr, &bytes) != 1) complain("serialize: no size");
+    std::vector<std::uint8_t> state(bytes + 8, 0xaa);
+    std::size_t room = bytes + random_.in(0, 8);
+    static_cast<void>(errors());
+    if (functions_.serialize(context.opaque, state.data(), &room) != 1) {
+      const bool gone = context.message.size() > kept_bytes && errors().find("backend") != std::string::npos;
+      if (context.stage == Stage::running && !gone) complain("serialize failed");
+      if (context.lost && !gone) complain("serialize: no reason");
+      return {};
+    }
+    if (context.stage == Stage::empty) complain("serialize: the state of nothing");
+    if (room != bytes || std::any_of(state.begin() + static_cast<std::ptrdiff_t>(bytes), state.end(),
+                                     [](std::uint8_t byte) { return byte != 0xaa; }))
+      complain("serialize: wrote too much");
+    state.resize(bytes);
+    return state;
+  }
+
+  void hand_on(std::size_t i, std::size_t from) {
+    log_ << i << ": takes the state of " << from << "\n";
+    Context& source = contexts_[from];
+    const auto state = state_of(source);
+    if (state.empty() || source.stage != Stage::running) return;
+    if (functions_.deserialize(contexts_[i].opaque, state.data(), state.size()) != 1)
+      complain("deserialize failed " + errors());
+    take_over(source, contexts_[i]);
+    contexts_[i].lost = false;
+  }
+
+  // Some other bytes change nothing, or make a context that can be used.
+  void spoilt_state(std::size_t i, std::size_t from) {
+    log_ << i << ": is given what is no state, of " << from << "\n";
+    auto state = state_of(contexts_[from]);
+    if (state.empty()) return;
+    std::size_t bytes = state.size();
+    if (random_.one_in(3)) bytes = random_.in(0, bytes - 1);
+    const bool whole = bytes == state.size();
+    if (whole) {
+      for (std::size_t flips = random_.in(1, 4); flips != 0; --flips)
+        state[random_.in(0, bytes - 1)] ^= static_cast<std::uint8_t>(random_.in(1, 255));
+    }
+    // Memory that ends where the bytes do.
+    const std::vector<std::uint8_t> exactly(state.begin(),
+                                            state.begin() + static_cast<std::ptrdiff_t>(bytes));
+    if (functions_.deserialize(contexts_[i].opaque, exactly.data(), bytes) != 1) return;
+    if (!whole) complain("deserialize: took a part");
+    std::array<std::uint8_t, EVP_MAX_MD_SIZE> out{};
+    std::size_t written = 0;
+    if (functions_.update(contexts_[i].opaque, exactly.data(), bytes) != 1 ||
+        functions_.final(contexts_[i].opaque, out.data(), &written, out.size()) != 1)
+      complain("deserialize: of no use");
+    contexts_[i].stage = Stage::finished;
+  }
+
+  DigestFunctions functions_;
   std::vector<Context> contexts_;
 };
 

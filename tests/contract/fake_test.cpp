@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The provider alone, over backends that serve, decline, and fail in the middle.
-#include <openssl/core_dispatch.h>
 #include <openssl/params.h>
 
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "provider/provider.h"
 #include "tests/contract/campaign.h"
+#include "tests/contract/digest_functions.h"
 #include "tests/support/catch.h"
 #include "tests/support/evp.h"
 #include "tests/support/fake_backend.h"
@@ -510,6 +510,20 @@ TEST_CASE("a session that is lost: its message goes on in software up to 1 MiB, 
           CHECK(copy.copy(message) == 1);
           CHECK(errors().empty());  // of a copy that is spoiled the next call tells
         }
+        if (!good) {
+          // So are its copies, one upon the other, as OpenSSL 3.5 does it. Later ones EVP itself refuses.
+          Message another(library, name);
+          static_cast<void>(errors());
+          CHECK(another.copy(message) == 1);
+          CHECK(another.copy(message) == 1);
+          CHECK(errors().empty());
+          CHECK(another.update(1) == 0);
+          CHECK(another.final() == 0);
+          CHECK(errors().find(lost_message) != std::string::npos);
+          another.init();
+          CHECK(another.update(3) == 1);
+          CHECK(another.final() == 1);
+        }
         CHECK(message.final() == good);
         if (good) {
           CHECK(message.is_of(whole + (where == 1 ? 5 : 0)));
@@ -525,18 +539,6 @@ TEST_CASE("a session that is lost: its message goes on in software up to 1 MiB, 
           // And it stays so ...
           CHECK(message.update(1) == 0);
           CHECK(message.final() == 0);
-          // ... for its copies too, one upon the other, as OpenSSL 3.5 does it.
-          Message another(library, name);
-          static_cast<void>(errors());
-          CHECK(another.copy(message) == 1);
-          CHECK(another.copy(message) == 1);
-          CHECK(errors().empty());
-          CHECK(another.update(1) == 0);
-          CHECK(another.final() == 0);
-          CHECK(errors().find(lost_message) != std::string::npos);
-          another.init();
-          CHECK(another.update(3) == 1);
-          CHECK(another.final() == 1);
         }
         // ... until a new message.
         message.init();
@@ -608,33 +610,21 @@ TEST_CASE("a used context's next message is a session's again") {
   Setup setup;
   FakePlan& plan = digest_plan("afalg", Way::messages);
   const Library library("sunxi", initialise);
-  int no_store = 0;
-  const OSSL_ALGORITHM* row = OSSL_PROVIDER_query_operation(library.provider(), OSSL_OP_DIGEST, &no_store);
-  while (std::string(row->algorithm_names).find("SHA2-256:") != 0) ++row;
-  const auto function = [&](int id, auto* type) {
-    const OSSL_DISPATCH* one = row->implementation;
-    while (one->function_id != id) ++one;
-    return reinterpret_cast<decltype(type)>(one->function);
-  };
-  const auto init = function(OSSL_FUNC_DIGEST_INIT, static_cast<OSSL_FUNC_digest_init_fn*>(nullptr));
-  const auto update = function(OSSL_FUNC_DIGEST_UPDATE, static_cast<OSSL_FUNC_digest_update_fn*>(nullptr));
-  const auto release = function(OSSL_FUNC_DIGEST_FREECTX, static_cast<OSSL_FUNC_digest_freectx_fn*>(nullptr));
-  const auto duplicate = function(OSSL_FUNC_DIGEST_DUPCTX, static_cast<OSSL_FUNC_digest_dupctx_fn*>(nullptr));
-  void* const one = function(OSSL_FUNC_DIGEST_NEWCTX, static_cast<OSSL_FUNC_digest_newctx_fn*>(nullptr))(
-      OSSL_PROVIDER_get0_provider_ctx(library.provider()));
+  const DigestFunctions functions = digest_functions(library, "SHA2-256");
+  void* const one = functions.newctx(OSSL_PROVIDER_get0_provider_ctx(library.provider()));
   const std::vector<std::uint8_t> data(20'000, 0x5a);
-  REQUIRE(init(one, nullptr) == 1);
-  REQUIRE(update(one, data.data(), 100) == 1);  // software's, and the copy's as well
-  void* const copy = duplicate(one);
+  REQUIRE(functions.init(one, nullptr) == 1);
+  REQUIRE(functions.update(one, data.data(), 100) == 1);  // software's, and the copy's as well
+  void* const copy = functions.dupctx(one);
   std::uint64_t begun = 0;
   for (void* used : {one, copy, one}) {
-    REQUIRE(init(used, nullptr) == 1);
-    REQUIRE(update(used, data.data(), data.size()) == 1);
+    REQUIRE(functions.init(used, nullptr) == 1);
+    REQUIRE(functions.update(used, data.data(), data.size()) == 1);
     CHECK(plan.begun == ++begun);
   }
   CHECK(plan.live_sessions == 2);
-  release(one);
-  release(copy);
+  functions.freectx(one);
+  functions.freectx(copy);
   CHECK(plan.live_sessions == 0);
 }
 

@@ -36,7 +36,7 @@ class StreamCase final : public Case {
     fresh_iv();
     encrypt_ = random_.one_in(2) ? 1 : 0;
     key_in_doubt_ = false;
-    const bool with_cipher = first || random_.one_in(3);
+    const bool with_cipher = first || random_.one_in(3) || key_length_is_stuck();
     if (with_cipher) padding_ = true;
     const auto name = [&](EVP_CIPHER* cipher) { return with_cipher ? cipher : nullptr; };
     switch (random_.in(0, 5)) {
@@ -154,6 +154,13 @@ class StreamCase final : public Case {
 
   void nothing_buffered() { buffered_ = 0; }
 
+  // From OpenSSL 3.5 on EVP keeps the key length of an init that failed, and refuses every key until the
+  // cipher is named again: a new direction then comes without a key, and there the two differ as `disturb`
+  // says.
+  [[nodiscard]] bool key_length_is_stuck() const {
+    return EVP_CIPHER_CTX_get_key_length(reference_.get()) != static_cast<int>(key_.size());
+  }
+
   // Something else in the middle of a stream.
   void disturb() {
     switch (random_.in(0, 10)) {
@@ -185,7 +192,7 @@ class StreamCase final : public Case {
       case 6:
         // Without a key the default provider goes on with a key schedule for the wrong direction; ours
         // makes the right one, so the reference gets the key.
-        if (key_in_doubt_) break;
+        if (key_in_doubt_ || key_length_is_stuck()) break;
         encrypt_ = 1 - encrypt_;
         log_ << "other direction\n";
         if (EVP_CipherInit_ex2(ours_.get(), nullptr, is_ours_ ? nullptr : key_.data(), nullptr, encrypt_,

@@ -3,9 +3,10 @@
 //
 // stress MODULE-DIRECTORY BACKEND threads|fork|close [ROUNDS]
 //
-// threads: 64 threads, contexts of their own, keys in common. fork: in the middle of streams, parent and
-// children go on, with threads too. close: every descriptor beyond standard error is closed in the middle
-// of streams and its number taken by pipes, sockets and files, on which nothing may arrive.
+// threads: 64 threads, contexts of their own, keys in common, and digests that are copies of shared ones.
+// fork: in the middle of streams and messages, parent and children go on, with threads too. close: every
+// descriptor beyond standard error is closed in the middle of streams and its number taken by pipes, sockets
+// and files, on which nothing may arrive.
 // Every byte is compared with the default provider's. BACKEND must have served requests.
 #include <dirent.h>
 #include <fcntl.h>
@@ -22,9 +23,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/evp.h"
@@ -35,10 +38,22 @@ using namespace sunxi::test;
 
 constexpr std::size_t key_count = 4;
 
-// Both sides of one stream, byte for byte.
+// Both sides of one stream or message, byte for byte.
 class Pair {
  public:
-  Pair(const Library& ours, const Library& reference, std::mt19937_64& random) : random_(&random) {
+  Pair() = default;
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  virtual ~Pair() = default;
+  virtual bool step() = 0;  // false at the first difference
+
+ protected:
+  static constexpr std::size_t largest = 5000;
+};
+
+class CipherPair final : public Pair {
+ public:
+  CipherPair(const Library& ours, const Library& reference, std::mt19937_64& random) : random_(&random) {
     static const std::vector<std::string> names = ours.ciphers();
     const std::string& name = names[random() % names.size()];
     const CipherPtr a = ours.cipher(name);
@@ -53,8 +68,7 @@ class Pair {
     EVP_CipherInit_ex2(ours_.get(), a.get(), key.data(), iv.data(), encrypt, nullptr);
     EVP_CipherInit_ex2(reference_.get(), b.get(), key.data(), iv.data(), encrypt, nullptr);
   }
-  // False at the first difference.
-  bool step(std::size_t largest = 5000) {
+  bool step() override {
     const std::size_t bytes = least_ + (*random_)() % largest;
     in_.resize(bytes + 1);
     for (std::uint8_t& byte : in_) byte = static_cast<std::uint8_t>((*random_)());
@@ -74,23 +88,131 @@ class Pair {
   std::vector<std::uint8_t> in_, a_, b_;
 };
 
+// Two messages, the second of which begins as a copy of the first.
+class DigestPair final : public Pair {
+ public:
+  DigestPair(const Library& ours, const Library& reference, std::mt19937_64& random) : random_(&random) {
+    static const std::vector<std::string> names = ours.digests();
+    const std::string& name = names[random() % names.size()];
+    ours_digest_ = ours.digest(name);
+    reference_digest_ = reference.digest(name);
+    good_ = start();
+  }
+  bool step() override {
+    std::vector<std::uint8_t> in((*random_)() % largest);
+    for (std::uint8_t& byte : in) byte = static_cast<std::uint8_t>((*random_)());
+    Side& side = sides_[(*random_)() % 2];
+    good_ = good_ && EVP_DigestUpdate(side.ours.get(), in.data(), in.size()) == 1 &&
+            EVP_DigestUpdate(side.reference.get(), in.data(), in.size()) == 1;
+    switch ((*random_)() % 8) {
+      case 0:
+        good_ = good_ && copy(sides_[0], sides_[1]);
+        break;
+      case 1:
+        good_ = good_ && copy(sides_[1], sides_[0]);
+        break;
+      case 2: {
+        Side end;
+        good_ = good_ && copy(end, side) && finish(end);
+        break;
+      }
+      case 3:
+        good_ = good_ && finish(sides_[0]) && finish(sides_[1]) && start();
+        break;
+      default:
+        break;
+    }
+    return good_;
+  }
+
+ private:
+  struct Side {
+    DigestContextPtr ours{EVP_MD_CTX_new()}, reference{EVP_MD_CTX_new()};
+  };
+  static bool copy(Side& to, const Side& from) {
+    return EVP_MD_CTX_copy_ex(to.ours.get(), from.ours.get()) == 1 &&
+           EVP_MD_CTX_copy_ex(to.reference.get(), from.reference.get()) == 1;
+  }
+  bool start() {
+    const std::vector<std::uint8_t> in(64 + (*random_)() % largest, 0x5a);
+    Side& first = sides_[0];
+    return EVP_DigestInit_ex2(first.ours.get(), ours_digest_.get(), nullptr) == 1 &&
+           EVP_DigestInit_ex2(first.reference.get(), reference_digest_.get(), nullptr) == 1 &&
+           EVP_DigestUpdate(first.ours.get(), in.data(), in.size()) == 1 &&
+           EVP_DigestUpdate(first.reference.get(), in.data(), in.size()) == 1 && copy(sides_[1], first);
+  }
+  static bool finish(Side& side) {
+    std::array<std::array<std::uint8_t, EVP_MAX_MD_SIZE>, 2> out{};
+    return EVP_DigestFinal_ex(side.ours.get(), out[0].data(), nullptr) == 1 &&
+           EVP_DigestFinal_ex(side.reference.get(), out[1].data(), nullptr) == 1 && out[0] == out[1];
+  }
+
+  std::mt19937_64* random_;
+  DigestPtr ours_digest_, reference_digest_;
+  std::array<Side, 2> sides_;
+  bool good_ = false;
+};
+
+std::unique_ptr<Pair> make_pair(const Library& ours, const Library& reference, std::mt19937_64& random) {
+  if (random() % 3 == 0) return std::make_unique<DigestPair>(ours, reference, random);
+  return std::make_unique<CipherPair>(ours, reference, random);
+}
+
 bool some_streams(const Library& ours, const Library& reference, std::uint64_t seed, int streams, int steps) {
   std::mt19937_64 random(seed);
   for (int i = 0; i < streams; ++i) {
-    Pair pair(ours, reference, random);
+    const std::unique_ptr<Pair> pair = make_pair(ours, reference, random);
     for (int j = 0; j < steps; ++j) {
-      if (!pair.step()) return false;
+      if (!pair->step()) return false;
     }
   }
   return true;
 }
 
+// Messages that everybody copies and nobody goes on with.
+class Templates {
+ public:
+  Templates(const Library& ours, const Library& reference) {
+    const std::vector<std::uint8_t> in(20'000, 0x33);
+    for (const std::string& name : ours.digests()) {
+      One one{DigestContextPtr(EVP_MD_CTX_new()), {}};
+      const DigestPtr digest = ours.digest(name);
+      const DigestPtr other = reference.digest(name);
+      good_ = good_ && EVP_DigestInit_ex2(one.context.get(), digest.get(), nullptr) == 1 &&
+              EVP_DigestUpdate(one.context.get(), in.data(), in.size()) == 1 &&
+              EVP_Digest(in.data(), in.size(), one.result.data(), nullptr, other.get(), nullptr) == 1;
+      all_.push_back(std::move(one));
+    }
+  }
+  [[nodiscard]] bool copies_are_right() const {
+    const DigestContextPtr copy(EVP_MD_CTX_new());
+    bool good = good_;
+    for (const One& one : all_) {
+      Result out{};
+      good = good && EVP_MD_CTX_copy_ex(copy.get(), one.context.get()) == 1 &&
+             EVP_DigestFinal_ex(copy.get(), out.data(), nullptr) == 1 && out == one.result;
+    }
+    return good;
+  }
+
+ private:
+  using Result = std::array<std::uint8_t, EVP_MAX_MD_SIZE>;
+  struct One {
+    DigestContextPtr context;
+    Result result;
+  };
+  std::vector<One> all_;
+  bool good_ = true;
+};
+
 bool with_threads(const Library& ours, const Library& reference, int count, int rounds, std::uint64_t seed) {
+  const Templates shared(ours, reference);
   std::atomic<bool> good{true};
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i)
     threads.emplace_back([&, i] {
       if (!some_streams(ours, reference, seed + static_cast<std::uint64_t>(i), rounds, 6)) good = false;
+      if (!shared.copies_are_right()) good = false;
     });
   for (std::thread& thread : threads) thread.join();
   return good;
@@ -105,12 +227,12 @@ bool child_was_good(pid_t child) {
 
 bool fork_round(const Library& ours, const Library& reference, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<Pair> pairs;
-  for (int i = 0; i < 6; ++i) pairs.emplace_back(ours, reference, random);
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 6; ++i) pairs.push_back(make_pair(ours, reference, random));
   const auto all = [&](int steps) {
     for (int i = 0; i < steps; ++i) {
-      for (Pair& pair : pairs) {
-        if (!pair.step()) return false;
+      for (const auto& pair : pairs) {
+        if (!pair->step()) return false;
       }
     }
     return true;
@@ -226,11 +348,11 @@ class Traps {
 
 bool close_round(const Library& ours, const Library& reference, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::vector<Pair> pairs;
-  for (int i = 0; i < 8; ++i) pairs.emplace_back(ours, reference, random);
+  std::vector<std::unique_ptr<Pair>> pairs;
+  for (int i = 0; i < 8; ++i) pairs.push_back(make_pair(ours, reference, random));
   const auto all = [&] {
-    for (Pair& pair : pairs) {
-      if (!pair.step()) return false;
+    for (const auto& pair : pairs) {
+      if (!pair->step()) return false;
     }
     return true;
   };

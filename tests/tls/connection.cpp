@@ -71,11 +71,12 @@ Identity make_identity(const KeyPtr& key) {
   X509_gmtime_adj(X509_getm_notBefore(certificate.get()), -86400);
   X509_gmtime_adj(X509_getm_notAfter(certificate.get()), 86400);
   X509_set_pubkey(certificate.get(), key.get());
-  X509_NAME* const subject = X509_get_subject_name(certificate.get());
+  const NamePtr subject(X509_NAME_new());
   const std::array<unsigned char, 5> common{'l', 'o', 'c', 'a', 'l'};
-  X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, common.data(), static_cast<int>(common.size()), -1,
-                             0);
-  X509_set_issuer_name(certificate.get(), subject);
+  X509_NAME_add_entry_by_txt(subject.get(), "CN", MBSTRING_ASC, common.data(),
+                             static_cast<int>(common.size()), -1, 0);
+  X509_set_subject_name(certificate.get(), subject.get());
+  X509_set_issuer_name(certificate.get(), subject.get());
   require(X509_sign(certificate.get(), key.get(), EVP_sha256()) > 0, "certificate");
   Identity identity;
   unsigned char* der = nullptr;

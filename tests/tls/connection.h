@@ -20,6 +20,7 @@ namespace sunxi::test {
 using SslContextPtr = std::unique_ptr<SSL_CTX, Deleter<SSL_CTX_free>>;
 using SslPtr = std::unique_ptr<SSL, Deleter<SSL_free>>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
+using NamePtr = std::unique_ptr<X509_NAME, Deleter<X509_NAME_free>>;
 using CertificatePtr = std::unique_ptr<X509, Deleter<X509_free>>;
 
 using Bytes = std::vector<std::uint8_t>;
