@@ -7,6 +7,7 @@
 // kernel's EFAULT without a violation, and CRIOGET is not served.
 #define FUSE_USE_VERSION 31
 #include <cuse_lowlevel.h>
+#include <malloc.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -166,6 +167,10 @@ int main(int count, char** arguments) {
     return 2;
   }
   shared_state->daemon.store(static_cast<std::uint32_t>(getpid()));
+  Lock::set_process(static_cast<std::uint32_t>(getpid()));
+  // Buffers come and go with each call: their memory stays.
+  mallopt(M_MMAP_THRESHOLD, 1 << 25);
+  mallopt(M_TRIM_THRESHOLD, 1 << 27);
   const char* name = "DEVNAME=crypto";
   cuse_info info{};
   info.dev_info_argc = 1;

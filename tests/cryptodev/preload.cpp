@@ -42,7 +42,9 @@ Function next(const char* name) {
 }
 
 std::uint32_t own_pid() {
-  return static_cast<std::uint32_t>(syscall(SYS_getpid));
+  const auto pid = static_cast<std::uint32_t>(syscall(SYS_getpid));
+  Lock::set_process(pid);  // of a child, too
+  return pid;
 }
 
 // ---- The device

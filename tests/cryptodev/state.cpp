@@ -49,6 +49,8 @@ State* map_state(int file) {
   return address == -1 ? nullptr : reinterpret_cast<State*>(address);
 }
 
+std::atomic<std::uint32_t> locking_process{0};
+
 struct Name {
   std::string_view name;
   int value;
@@ -189,9 +191,14 @@ bool process_is_dead(std::uint32_t pid) {
   return dead;
 }
 
+void Lock::set_process(std::uint32_t pid) {
+  locking_process.store(pid, std::memory_order_relaxed);
+}
+
 void Lock::enter() {
   const int saved = errno;
-  const auto pid = static_cast<std::uint32_t>(syscall(SYS_getpid));
+  std::uint32_t pid = locking_process.load(std::memory_order_relaxed);
+  if (pid == 0) pid = static_cast<std::uint32_t>(syscall(SYS_getpid));
   for (unsigned turn = 1;; ++turn) {
     std::uint32_t expected = 0;
     if (owner_.compare_exchange_strong(expected, pid, std::memory_order_acquire)) break;

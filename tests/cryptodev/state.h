@@ -21,6 +21,8 @@ class Lock {
  public:
   void enter();
   void leave();
+  // The process that locks: to be said before, so that no system call is needed each time.
+  static void set_process(std::uint32_t pid);
 
  private:
   std::atomic<std::uint32_t> owner_{0};
