@@ -118,13 +118,17 @@ bool is_carrier(int descriptor) {
   return result == 0 && S_ISCHR(status.st_mode) && status.st_rdev == makedev(carrier_major, carrier_minor);
 }
 
-void forget(int descriptor) {
-  if (descriptor < 0 || static_cast<std::size_t>(descriptor) >= file_of.size()) return;
-  const std::uint32_t file = file_of[static_cast<std::size_t>(descriptor)].exchange(0);
+// One descriptor less, or one call less that is in the file.
+void drop(std::uint32_t file) {
   if (file == 0 || descriptors[file - 1].fetch_sub(1) != 1) return;
   const Unseen unseen;
   // A child's descriptors keep nothing open: using them is a violation anyway.
   if (device()->files[file - 1].pid == own_pid()) Model(*device()).close(file - 1);
+}
+
+void forget(int descriptor) {
+  if (descriptor < 0 || static_cast<std::size_t>(descriptor) >= file_of.size()) return;
+  drop(file_of[static_cast<std::size_t>(descriptor)].exchange(0));
 }
 
 void remember(int descriptor, std::uint32_t file) {
@@ -147,6 +151,20 @@ std::uint32_t lookup(int descriptor) {
   }
   errno = saved;
   return file;
+}
+
+// As lookup, and the file stays open until drop(), whoever closes the descriptor meanwhile, as in a kernel.
+std::uint32_t hold(int descriptor) {
+  for (;;) {
+    const std::uint32_t file = lookup(descriptor);
+    if (file == 0) return 0;
+    std::uint32_t count = descriptors[file - 1].load();
+    while (count != 0 && !descriptors[file - 1].compare_exchange_weak(count, count + 1)) {
+    }
+    if (count == 0) continue;
+    if (file_of[static_cast<std::size_t>(descriptor)].load() == file) return file;
+    drop(file);
+  }
 }
 
 int open_device(int flags) {
@@ -316,9 +334,13 @@ STANDIN_EXPORT int ioctl(int descriptor, unsigned long request, ...) noexcept {
   va_end(arguments);
   // What the kernel answers for every file.
   const bool general = request == FIOCLEX || request == FIONCLEX || request == FIONBIO || request == FIOASYNC;
-  const std::uint32_t file = general ? 0 : lookup(descriptor);
+  const std::uint32_t file = general ? 0 : hold(descriptor);
   if (file == 0) return real(descriptor, request, argument);
-  return answer(descriptor, file - 1, request, reinterpret_cast<std::uintptr_t>(argument));
+  const int result = answer(descriptor, file - 1, request, reinterpret_cast<std::uintptr_t>(argument));
+  const int saved = errno;
+  drop(file);
+  errno = saved;
+  return result;
 }
 
 STANDIN_EXPORT int close(int descriptor) {
