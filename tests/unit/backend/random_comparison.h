@@ -12,7 +12,8 @@ namespace backend_test {
 template <class Chunk, class Declines, class Check>
 inline std::vector<std::size_t> random_comparison(Backend& backend, TestProcess& process, std::size_t cases,
                                                   const std::vector<const Variant*>& served, Chunk chunk_of,
-                                                  Declines declines, Check check) {
+                                                  Declines declines, Check check,
+                                                  std::size_t declined_share = 10) {
   const std::uint64_t seed = setting("SUNXI_TEST_SEED", 1);
   INFO("seed " << seed);
   Random random(seed);
@@ -82,7 +83,7 @@ inline std::vector<std::size_t> random_comparison(Backend& backend, TestProcess&
     if (number % 50 == 0) process.time += 4'000'000;
   }
   for (User& user : users) backend.release(user.slot);
-  CHECK(declined < cases / 10);
+  CHECK(declined < cases / declined_share);
   if (cases >= 1000) {
     for (const Variant* variant : served) {
       INFO(variant->name);
