@@ -228,8 +228,9 @@ Outcome Cryptodev::open(State& state, HashSession& session, cryptodev::Device* b
 }
 
 Outcome Cryptodev::may_open(State& state, std::size_t algorithm) noexcept {
-  if (process_.sandboxed() ||
-      process_.now() < state.choice(algorithm).not_before.load(std::memory_order_relaxed))
+  const State::Choice& choice = state.choice(algorithm);
+  if (choice.never.load(std::memory_order_relaxed)) return Outcome::unsupported;
+  if (process_.sandboxed() || process_.now() < choice.not_before.load(std::memory_order_relaxed))
     return Outcome::unavailable;
   if (!under_seccomp_ && Process::filtered()) {
     if (state.first(algorithm, Reason::seccomp))
@@ -254,15 +255,16 @@ Outcome Cryptodev::judge(State& state, std::size_t algorithm, KernelSession& ses
     return Outcome::served;
   }
   (void)session.close();
-  choice.not_before.store(process_.now() + pause, std::memory_order_relaxed);
   const char* const label = cryptodev::algorithm(algorithm).label;
   if (traits.hardware) {
+    choice.never.store(true, std::memory_order_relaxed);
     if (state.first(algorithm, Reason::whole_messages_only))
       process_.log(LogLevel::info,
                    "cryptodev is not used for %s: %s hashes a message in pieces by software of the kernel",
                    label, session.driver());
     return Outcome::unsupported;
   }
+  choice.not_before.store(process_.now() + pause, std::memory_order_relaxed);
   if (state.first(algorithm, Reason::software))
     process_.log(LogLevel::info,
                  "cryptodev is not used for %s: the kernel's driver is %s, not known to be hardware "

@@ -39,7 +39,7 @@ const char* step_name(Step step) noexcept {
 // The others that want it wait for one open of a device node.
 Fault Device::open(const char* path, std::uint64_t now) noexcept {
   const std::lock_guard lock(mutex_);
-  if (is_open()) return {};
+  if (opened_) return {};
   int number = ::open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (number < 0) return {.step = Step::open, .error = errno};
   struct stat status {};
@@ -50,7 +50,7 @@ Fault Device::open(const char* path, std::uint64_t now) noexcept {
   number = kernel::out_of_the_way(number);
   if (number < 0) return {.step = Step::open, .error = errno};
   file_.adopt(number, now);
-  opened_.store(true, std::memory_order_relaxed);
+  opened_ = true;
   return {};
 }
 
@@ -109,7 +109,7 @@ void Devices::leave(Device* device) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (--device->sessions != 0) return;
-    bool keep = device->usable() && device->is_open();
+    bool keep = device->usable() && device->is_proven();
     for (std::size_t i = 0; keep && i < limit_; ++i) {
       const Device* const other = places_[i].load(std::memory_order_relaxed);
       keep = other == nullptr || other == device || other->sessions != 0 || other->closing;
@@ -160,6 +160,7 @@ Fault KernelSession::open(SessionOp operation, std::uint64_t now, Device* beside
     leave();
     return {.step = Step::session, .error = error};
   }
+  device_->prove();
   id_ = operation.session;
   is_cipher_ = operation.cipher != 0;
   if (const Fault fault = describe()) {

@@ -53,6 +53,10 @@ class Device {
   [[nodiscard]] State look() noexcept { return file_.look(); }
   [[nodiscard]] int call(unsigned long request, void* argument) const noexcept;  // 0 or the errno
 
+  // A session was made on it: it is what it should be.
+  void prove() noexcept { proven_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool is_proven() const noexcept { return proven_.load(std::memory_order_relaxed); }
+
   // For Devices, under its lock.
   std::size_t sessions = 0;
   bool closing = false;
@@ -60,12 +64,12 @@ class Device {
   // No more sessions on a file that is not ours any more.
   [[nodiscard]] bool usable() const noexcept { return !file_.is_lost(); }
   void close() noexcept { (void)file_.close(); }
-  [[nodiscard]] bool is_open() const noexcept { return opened_.load(std::memory_order_relaxed); }
 
  private:
   const std::size_t place_;
   std::mutex mutex_;  // of opening
-  std::atomic<bool> opened_{false};
+  bool opened_ = false;
+  std::atomic<bool> proven_{false};
   kernel::KeptDescriptor file_;
 };
 

@@ -26,6 +26,7 @@ bool HashSession::keep(const std::uint8_t* in, std::size_t bytes) noexcept {
   if (buffer == nullptr) return false;
   std::memcpy(buffer + used_, in, bytes);
   used_ += bytes;
+  filled_ = std::max(filled_, used_);
   return true;
 }
 
@@ -57,9 +58,8 @@ Fault HashSession::conclude(std::uint8_t* out) noexcept {
 }
 
 void HashSession::abandon() noexcept {
-  // A session that was started has had its buffer full.
-  if (std::uint8_t* const buffer = buffer_.get(0); buffer != nullptr) wipe(buffer, started_ ? chunk_ : used_);
-  used_ = 0;
+  if (filled_ != 0) wipe(buffer_.get(filled_), filled_);
+  filled_ = used_ = 0;
   started_ = false;
 }
 

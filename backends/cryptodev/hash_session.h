@@ -64,6 +64,7 @@ class HashSession {
   kernel::Bounce buffer_;
   std::size_t chunk_ = kernel::most_chunk;
   std::size_t used_ = 0;
+  std::size_t filled_ = 0;  // so much of the buffer holds data of this message
   bool started_ = false;
 };
 

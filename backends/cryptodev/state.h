@@ -62,6 +62,7 @@ class State : public Tables {
 
   struct Choice {
     std::atomic<std::uint64_t> not_before{0};  // Process::now(); the driver is not one to be used, until then
+    std::atomic<bool> never{false};            // or not at all
     std::atomic<bool> served{false};
     std::mutex mutex;  // of what follows; held for copies of a few bytes only
     std::array<char, 64> driver{};

@@ -43,8 +43,8 @@ class Bed {
   // The stand-in's drivers, and whether only hardware will do.
   explicit Bed(const std::string& driver = "sun4i-ss", bool hardware = true) : control(Control::find()) {
     if (control != nullptr) {
-      for (const char* setting : {"alignmask=auto", "absent=none", "limit=0", "refuse-open=0", "gone=0", "fips=0",
-                                  "first-id=alternate", "fault=none"})
+      for (const char* setting : {"alignmask=auto", "absent=none", "limit=0", "refuse-open=0", "gone=0",
+                                  "fips=0", "first-id=alternate", "fault=none"})
         set(setting);
       set("driver=" + driver);
       control->settle();
@@ -69,7 +69,8 @@ class Bed {
     clear();
     control->settle();
     for (const auto& [name, before] : open_before_) {
-      if (control->count(name) != before) FAIL_CHECK(name << ": " << control->count(name) << ", not " << before);
+      if (control->count(name) != before)
+        FAIL_CHECK(name << ": " << control->count(name) << ", not " << before);
     }
     for (const std::string& violation : control->take_violations()) FAIL_CHECK(violation);
   }
@@ -83,8 +84,9 @@ class Bed {
   void clear() {
     if (control == nullptr) return;
     set("fault=none");
-    for (const char* name : {"opens", "gsession", "fsession", "crypt", "info", "cphash", "requests", "bytes",
-                             "zero-copy", "misaligned", "no-zero-copy", "errors", "files-open", "sessions-open"})
+    for (const char* name :
+         {"opens", "gsession", "fsession", "crypt", "info", "cphash", "requests", "bytes", "zero-copy",
+          "misaligned", "no-zero-copy", "errors", "files-open", "sessions-open"})
       before_[name] = control->count(name);
   }
   // Since the last clear(). Of what is open: more than then.

@@ -19,8 +19,9 @@ constexpr std::size_t room = 65536;
 TEST_CASE("digests: what there is") {
   Bed bed;
   for (const Kernel& hash : hashes) CHECK(bed.backend->digest_way(hash.spec) == Backend::DigestWay::messages);
-  for (const DigestSpec& spec : {DigestSpec{Digest::sha512_224, 128, 28}, DigestSpec{Digest::sha512_256, 128, 32},
-                                 DigestSpec{Digest::sha256, 64, 28}}) {
+  for (const DigestSpec& spec :
+       {DigestSpec{Digest::sha512_224, 128, 28}, DigestSpec{Digest::sha512_256, 128, 32},
+        DigestSpec{Digest::sha256, 64, 28}}) {
     CHECK(bed.backend->digest_way(spec) == Backend::DigestWay::none);
     KeySlot slot;
     std::array<std::uint8_t, 64> data{};
@@ -57,8 +58,8 @@ TEST_CASE("digests: one ioctl for a message that fits into the buffer, none befo
   if (is_real(bed)) return;
   for (const Kernel& hash : hashes) must_hash(*bed.backend, hash);
   for (const Kernel& hash : hashes) {
-    for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{4096}, room - 1,
-                                     room, room + 1, 2 * room, 2 * room + 1, 5 * room}) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{4096},
+                                     room - 1, room, room + 1, 2 * room, 2 * room + 1, 5 * room}) {
       INFO(hash.name << ", " << length << " bytes");
       bed.clear();
       Message message{.hash = &hash, .slot = {}, .text = {}};
@@ -170,8 +171,9 @@ TEST_CASE("digests: a copy that the module refuses") {
   CHECK(bed.count("cphash") == 0);
   CHECK(message.extend(*bed.backend, Bytes(100000)) == Outcome::served);
   CHECK(message.conclude(*bed.backend));
-  CHECK(bed.process.text().find("sunxi: cryptodev: SHA2-256: a message cannot be duplicated: CIOCCPHASH answers "
-                                "EINVAL\n") != std::string::npos);
+  CHECK(bed.process.text().find(
+            "sunxi: cryptodev: SHA2-256: a message cannot be duplicated: CIOCCPHASH answers "
+            "EINVAL\n") != std::string::npos);
 }
 
 TEST_CASE("digests: more copies of a message than its file takes") {
@@ -283,13 +285,16 @@ TEST_CASE("digests: only drivers that hash in pieces are hardware") {
   for (const Case& one : {
            Case{"sun4i-ss", Outcome::served, ""},
            Case{"generic", Outcome::unavailable,
-                "sunxi: cryptodev is not used for SHA2-256: the kernel's driver is sha256-generic, not known to be "
+                "sunxi: cryptodev is not used for SHA2-256: the kernel's driver is sha256-generic, not known "
+                "to be "
                 "hardware (accelerated_only = no takes any)\n"},
-           Case{"ce", Outcome::unavailable,
-                "sunxi: cryptodev is not used for SHA2-256: the kernel's driver is sha256-ce, not known to be "
-                "hardware (accelerated_only = no takes any)\n"},
+           Case{
+               "ce", Outcome::unavailable,
+               "sunxi: cryptodev is not used for SHA2-256: the kernel's driver is sha256-ce, not known to be "
+               "hardware (accelerated_only = no takes any)\n"},
            Case{"sun8i-ce", Outcome::unsupported,
-                "sunxi: cryptodev is not used for SHA2-256: sha256-sun8i-ce hashes a message in pieces by software "
+                "sunxi: cryptodev is not used for SHA2-256: sha256-sun8i-ce hashes a message in pieces by "
+                "software "
                 "of the kernel\n"},
        }) {
     INFO(one.driver);
@@ -309,7 +314,7 @@ TEST_CASE("digests: only drivers that hash in pieces are hardware") {
     if (one.expected == Outcome::served) {
       CHECK(message.conclude(*bed.backend));
     } else {
-      CHECK(bed.count("gsession") == 2);
+      CHECK(bed.count("gsession") == (one.expected == Outcome::unavailable ? 2 : 1));
     }
     CHECK(bed.process.text() == one.line);
     std::array<char, 64> text{};
@@ -326,8 +331,8 @@ TEST_CASE("digests: descriptors that are taken") {
     for (const Act act : {Act::extend, Act::conclude, Act::abandon, Act::clone, Act::begin}) {
       for (const bool started : {false, true}) {
         for (const bool later : {false, true}) {
-          INFO("kind " << static_cast<int>(kind) << ", act " << static_cast<int>(act) << ", started " << started
-                       << ", later " << later);
+          INFO("kind " << static_cast<int>(kind) << ", act " << static_cast<int>(act) << ", started "
+                       << started << ", later " << later);
           bed.reset();
           Message message;
           REQUIRE(message.extend(*bed.backend, random.bytes(started ? 100000 : 500)) == Outcome::served);
@@ -356,7 +361,8 @@ TEST_CASE("digests: descriptors that are taken") {
               message.abandon(*bed.backend);
               break;
             case Act::clone:
-              CHECK(bed.backend->clone(message.slot, copy.slot) == (started ? Outcome::busy : Outcome::served));
+              CHECK(bed.backend->clone(message.slot, copy.slot) ==
+                    (started ? Outcome::busy : Outcome::served));
               copy.text = message.text;
               if (started) {
                 CHECK(message.lose(*bed.backend) == Outcome::busy);
