@@ -689,6 +689,9 @@ TEST_CASE("threads") {
 
 TEST_CASE("threads and a program that closes our descriptors under them") {
   Bed bed;
+  // Between a look and its request a number may become another of ours, where the module's random numbers of
+  // sessions keep keys apart.
+  if (bed.control != nullptr) bed.set("first-id=random");
   std::atomic<int> wrong{0};
   std::atomic<bool> over{false};
   std::vector<std::thread> pool;
