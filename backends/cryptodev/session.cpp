@@ -65,8 +65,10 @@ Result Session::crypt(const CipherRequest& request, Fault& fault) noexcept {
     const kernel::NextIv next(request, in, bytes);
     if (spec().iv_bytes != 0) std::memcpy(iv_.data(), request.iv, spec().iv_bytes);
     std::memcpy(copy, in, bytes);
-    const bool direct = bytes >= least_direct && kernel::aligned(out, direct_alignment_) &&
-                        !kernel::overlap(out, bytes, in, left);
+    // For more than 32 pages the module needs memory, and goes on page by page where it gets none: the bytes
+    // of a data unit of XTS would be wrong. In place there are never so many.
+    const bool direct = mode != Mode::xts && bytes >= least_direct &&
+                        kernel::aligned(out, direct_alignment_) && !kernel::overlap(out, bytes, in, left);
     if (direct) touch(out, bytes);
     CryptOp operation{};
     operation.operation = encrypt ? operation_encrypt : operation_decrypt;
