@@ -161,7 +161,7 @@ class Backend {
   }
   virtual void abandon(KeySlot&) noexcept {}
   // A session in `copy`, which is empty, with the same state. Not served: `copy` is empty, the original is
-  // as it was.
+  // as it was. Several threads may clone one session at once.
   [[nodiscard]] virtual Outcome clone(const KeySlot&, KeySlot& copy) noexcept {
     copy = {};
     return Outcome::unsupported;

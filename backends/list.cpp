@@ -4,6 +4,7 @@
 
 #include "backends/afalg/afalg.h"
 #include "backends/backend.h"
+#include "backends/cryptodev/cryptodev.h"
 #include "backends/mmio/mmio.h"
 
 namespace sunxi {
@@ -17,6 +18,7 @@ struct Entry {
 constexpr std::array entries{
     Entry{"mmio", make_mmio_backend},
     Entry{"afalg", make_afalg_backend},
+    Entry{"cryptodev", make_cryptodev_backend},
 };
 
 }  // namespace

@@ -20,13 +20,13 @@
 #include "backends/afalg/session.h"
 #include "backends/afalg/socket.h"
 #include "backends/afalg/state.h"
+#include "backends/kernel/error.h"
 
 namespace sunxi {
 namespace {
 
 using afalg::Among;
 using afalg::Driver;
-using afalg::ErrorName;
 using afalg::Fault;
 using afalg::find_algorithm;
 using afalg::HashSession;
@@ -35,11 +35,10 @@ using afalg::Session;
 using afalg::State;
 using afalg::Step;
 using afalg::step_name;
-
-// Descriptors or memory are short: that may be over at the next request.
-bool is_shortage(int error) noexcept {
-  return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-}
+using kernel::ErrorName;
+using kernel::Held;
+using kernel::is_refused_key;
+using kernel::is_shortage;
 
 // A refused key is a fault, not a missing algorithm: no key of AES is weak, so that something is wrong
 // with the driver, and the router's back-off is the right answer. (Keys that may be refused do not come
@@ -48,21 +47,6 @@ Outcome outcome_of(const Fault& fault) noexcept {
   if (is_shortage(fault.error)) return Outcome::busy;
   return fault.step == Step::set_key ? Outcome::failed : Outcome::unavailable;
 }
-
-class Held {
- public:
-  Held(Session& session, std::size_t length) noexcept : session_(session), held_(session.acquire(length)) {}
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    if (held_) session_.yield();
-  }
-  [[nodiscard]] explicit operator bool() const noexcept { return held_; }
-
- private:
-  Session& session_;
-  bool held_;
-};
 
 // The text of a file of unknown size, as far as it fits.
 class FileText {
@@ -290,9 +274,7 @@ Outcome Afalg::open(State& state, Session& session) noexcept {
   if (!fault) return Outcome::served;
   // A weak key, or one that FIPS mode forbids: nothing is wrong with the driver, and other keys may do. The
   // session stays, so that this key is not tried at each request.
-  if (fault.step == Step::set_key &&
-      (fault.error == EINVAL || fault.error == ENOKEY || fault.error == EKEYREJECTED) &&
-      session.may_be_weak()) {
+  if (fault.step == Step::set_key && is_refused_key(fault.error) && session.may_be_weak()) {
     session.key_refused = true;
     if (state.first(algorithm, Reason::weak_key))
       process_.log(LogLevel::info, "afalg: %s (%s): a key was refused: %s", afalg::algorithm(algorithm).label,
@@ -460,9 +442,9 @@ Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
   State* const state = states_.peek(generation);
   if (slot.session == nullptr || slot.generation != generation || state == nullptr)
     return Outcome::unavailable;
-  // Applications copy one context in several threads: nothing of the original is changed. A number that was
-  // taken stays in the slot, whose next call finds that out.
-  const auto* const original = static_cast<const HashSession*>(slot.session);
+  // Applications copy one context in several threads at once. A number that was taken stays in the slot, whose
+  // next call finds that out.
+  auto* const original = static_cast<HashSession*>(slot.session);
   switch (original->look()) {
     case HashSession::State::ready:
       break;

@@ -4,11 +4,11 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 
 #include "backends/afalg/drivers.h"
 #include "backends/backend.h"
+#include "backends/kernel/algorithms.h"
 
 namespace sunxi::afalg {
 
@@ -19,12 +19,8 @@ struct Algorithm {
 };
 
 // A new algorithm is a row here. A cipher with other key sizes also needs them in takes_key, a mode with
-// another rule for the next IV needs that rule in Session::crypt.
-struct CipherRow {
-  Cipher cipher;
-  Mode mode;
-  Algorithm algorithm;
-};
+// another rule for the next IV needs that rule in kernel::NextIv.
+using CipherRow = kernel::CipherRow<Algorithm>;
 inline constexpr std::array cipher_rows{
     CipherRow{Cipher::aes, Mode::ecb, {DriverType::cipher, "ecb(aes)", "AES-ECB"}},
     CipherRow{Cipher::aes, Mode::cbc, {DriverType::cipher, "cbc(aes)", "AES-CBC"}},
@@ -36,10 +32,7 @@ inline constexpr std::array cipher_rows{
     CipherRow{Cipher::des, Mode::cbc, {DriverType::cipher, "cbc(des)", "DES-CBC"}},
 };
 
-struct DigestRow {
-  DigestSpec spec;
-  Algorithm algorithm;
-};
+using DigestRow = kernel::DigestRow<Algorithm>;
 // The kernel has no SHA-512/224 and no SHA-512/256.
 inline constexpr std::array digest_rows{
     DigestRow{{Digest::md5, 64, 16}, {DriverType::hash, "md5", "MD5"}},
@@ -58,35 +51,13 @@ constexpr const Algorithm& algorithm(std::size_t number) noexcept {
                                      : digest_rows[number - cipher_rows.size()].algorithm;
 }
 
-constexpr bool takes_key(Cipher cipher, Mode mode, std::size_t bytes) noexcept {
-  switch (cipher) {
-    case Cipher::aes:
-      return mode == Mode::xts ? bytes == 32 || bytes == 64 : bytes == 16 || bytes == 24 || bytes == 32;
-    case Cipher::des:
-      return bytes == 8;
-    case Cipher::des3:
-      return bytes == 16 || bytes == 24;
-  }
-  return false;
-}
-
 constexpr std::optional<std::size_t> find_algorithm(const CipherSpec& spec) noexcept {
-  const std::size_t block_bytes = spec.cipher == Cipher::aes ? 16 : 8;
-  const std::size_t iv_bytes = spec.mode == Mode::ecb ? 0 : block_bytes;
-  if (spec.block_bytes != block_bytes || spec.iv_bytes != iv_bytes ||
-      !takes_key(spec.cipher, spec.mode, spec.key_bytes))
-    return std::nullopt;
-  for (std::size_t i = 0; i < cipher_rows.size(); ++i) {
-    if (cipher_rows[i].cipher == spec.cipher && cipher_rows[i].mode == spec.mode) return i;
-  }
-  return std::nullopt;
+  return kernel::find_row(cipher_rows, spec);
 }
 
 constexpr std::optional<std::size_t> find_algorithm(const DigestSpec& spec) noexcept {
-  for (std::size_t i = 0; i < digest_rows.size(); ++i) {
-    if (digest_rows[i].spec == spec) return cipher_rows.size() + i;
-  }
-  return std::nullopt;
+  const auto row = kernel::find_row(digest_rows, spec);
+  return row ? std::optional(cipher_rows.size() + *row) : std::nullopt;
 }
 
 constexpr std::size_t digest_bytes(std::size_t number) noexcept {

@@ -1,33 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel driver serves an algorithm: /proc/crypto read as text, and what is known about drivers
-// by their names. Pure functions; no system call.
+// Which kernel driver serves an algorithm: /proc/crypto read as text. Pure functions; no system call.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
+#include "backends/kernel/driver_traits.h"
+
 namespace sunxi::afalg {
 
-// Bytes per operation at most, whatever the driver.
-inline constexpr std::size_t most_chunk = 65536;
+using kernel::driver_traits;
+using kernel::DriverTraits;
+using kernel::most_chunk;
 
 // What a socket of AF_ALG is for.
 enum class DriverType : std::uint8_t { cipher, hash };
-
-// What a driver likes to be given.
-struct DriverTraits {
-  bool hardware;
-  std::size_t chunk;      // bytes per operation, a multiple of every block size and of the page size
-  std::size_t alignment;  // of the output; below it the driver leaves its fast path
-  // Hashes by its device only a message that is given in one call, all others by software of the kernel.
-  bool whole_messages_only;
-};
-
-// By the driver's own name, such as "cbc-aes-sun8i-ce" or "cts(cbc-aes-sun8i-ce)". A driver that is not
-// known to be hardware counts as software.
-[[nodiscard]] DriverTraits driver_traits(std::string_view driver) noexcept;
 
 // One block of /proc/crypto that a socket could be bound to. Views into the parsed text.
 struct CryptoEntry {

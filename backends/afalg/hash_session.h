@@ -30,7 +30,7 @@ class HashSession {
   // with data only, and without it a call would take a connection, or the data, of a socket that got our
   // number. A look also tells a sandbox.
   [[nodiscard]] State state(std::uint64_t now, bool look) noexcept { return socket_.state(now, look); }
-  [[nodiscard]] State look() const noexcept { return socket_.look(); }
+  [[nodiscard]] State look() noexcept { return socket_.look(); }  // by several threads at once
 
   [[nodiscard]] Fault open(const Driver& driver, std::uint64_t now) noexcept;
   // A session with the state of `original`, which must be State::ready.

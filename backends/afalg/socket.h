@@ -10,12 +10,14 @@
 #include <cstdint>
 
 #include "backends/afalg/drivers.h"
+#include "backends/kernel/descriptor.h"
 #include "backends/process.h"
 
 namespace sunxi::afalg {
 
+using kernel::page;
+
 inline constexpr int alg_level = 279;  // SOL_ALG
-inline constexpr std::size_t page = 4096;
 
 // A control message that AF_ALG skips, because the level is not its own, and for which every other kind
 // of socket refuses the whole sendmsg: no such type exists at SOL_SOCKET. It makes sure that nothing
@@ -40,49 +42,17 @@ struct Fault {
 [[nodiscard]] Fault fault_of(Step step) noexcept;  // with errno
 [[nodiscard]] const char* step_name(Step step) noexcept;
 
-// The name of an errno; strerror is translated, and not safe with threads.
-class ErrorName {
- public:
-  explicit ErrorName(int error) noexcept;
-  ErrorName(const ErrorName&) = delete;
-  ErrorName& operator=(const ErrorName&) = delete;
-  [[nodiscard]] const char* get() const noexcept { return name_; }
-
- private:
-  const char* name_ = nullptr;
-  std::array<char, 24> number_{};
-};
-
 // Binds to `name`; opens the socket if there is none. Loads kernel modules where needed.
 [[nodiscard]] Fault bind_socket(Descriptor& socket, DriverType type, const char* name) noexcept;
 
 // A socket that operations go through. Not to be used by two threads at once.
-class OperationSocket {
+// Between two looks at the descriptor the guard in every message keeps data away from all sockets but those
+// of AF_ALG.
+class OperationSocket : public kernel::KeptDescriptor {
  public:
-  OperationSocket() noexcept;
-  OperationSocket(const OperationSocket&) = delete;
-  OperationSocket& operator=(const OperationSocket&) = delete;
-  ~OperationSocket() = default;
-
-  enum class State : std::uint8_t { closed, ready, sandboxed };
-  // Whether the socket still is ours; a number that the application took is forgotten. A look at the
-  // descriptor costs a twentieth of a small request, so that it is taken once per tick of the clock (some
-  // milliseconds), when asked for, and when another session may have got our number. In between the guard
-  // in every message keeps data away from all sockets but those of AF_ALG.
-  [[nodiscard]] State state(std::uint64_t now, bool look) noexcept;
-  // A look, of which nothing is remembered: for several threads at once.
-  [[nodiscard]] State look() const noexcept;
   // Accepts from a socket that was checked to be ours: from one of the application's this call would take a
   // connection.
   [[nodiscard]] Fault open(int from, std::uint64_t now) noexcept;
-  // True if the descriptor was not ours any more.
-  bool close() noexcept;
-  [[nodiscard]] int get() const noexcept { return socket_.get(); }
-
- private:
-  Descriptor socket_;
-  std::uint64_t looked_ = 0;  // Process::now() of the last look at it
-  const std::uint64_t serial_;
 };
 
 }  // namespace sunxi::afalg

@@ -6,8 +6,8 @@
 #                    HARDWARE generic virtio TIMEOUT 30)
 #
 # NAME has no blank and no colon. HARDWARE says in which boots the test runs
-# (default: both): generic, the kernel's software drivers; virtio, those and a
-# virtio-crypto device. TIMEOUT is in seconds (default: run-list's). Generator
+# (default: the first two): generic, the kernel's software drivers; virtio, those and a
+# virtio-crypto device; cryptodev, those and a /dev/crypto (tests/cryptodev). TIMEOUT is in seconds (default: run-list's). Generator
 # expressions may be used. COMMAND runs as root, in the folder from which
 # ctest runs the list, without the caller's environment; exit status 77 skips.
 include_guard(GLOBAL)
@@ -19,6 +19,9 @@ define_property(GLOBAL PROPERTY SUNXI_GUEST_LIST_generic
                 FULL_DOCS "Lines for tests/guest/run-list")
 define_property(GLOBAL PROPERTY SUNXI_GUEST_LIST_virtio
                 BRIEF_DOCS "Tests for the guest with virtio-crypto"
+                FULL_DOCS "Lines for tests/guest/run-list")
+define_property(GLOBAL PROPERTY SUNXI_GUEST_LIST_cryptodev
+                BRIEF_DOCS "Tests for the guest with /dev/crypto"
                 FULL_DOCS "Lines for tests/guest/run-list")
 
 function(sunxi_guest_test)
@@ -39,7 +42,7 @@ function(sunxi_guest_test)
     string(APPEND line " '${word}'")
   endforeach()
   foreach(hardware IN LISTS arg_HARDWARE)
-    if(NOT hardware MATCHES "^(generic|virtio)$")
+    if(NOT hardware MATCHES "^(generic|virtio|cryptodev)$")
       message(FATAL_ERROR "sunxi_guest_test: unknown hardware ${hardware}")
     endif()
     set_property(GLOBAL APPEND_STRING PROPERTY SUNXI_GUEST_LIST_${hardware} "${line}\n")
@@ -48,7 +51,7 @@ endfunction()
 
 # Writes the lists, when all folders have added theirs.
 function(sunxi_guest_write_lists folder)
-  foreach(hardware generic virtio)
+  foreach(hardware generic virtio cryptodev)
     get_property(lines GLOBAL PROPERTY SUNXI_GUEST_LIST_${hardware})
     file(GENERATE OUTPUT "${folder}/${hardware}.list" CONTENT "${lines}")
   endforeach()

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tests/unit/afalg/bed.h"
+#include "tests/unit/backend/random_comparison.h"
 
 using namespace afalg_test;
 
@@ -37,91 +38,24 @@ Bytes second_opinion(const std::string& driver, const Variant& variant, bool enc
 }
 
 void random_comparison(Bed& bed, std::size_t cases, bool kcapi) {
-  const std::uint64_t seed = setting("SUNXI_TEST_SEED", 1);
-  INFO("seed " << seed);
-  Random random(seed);
   std::vector<const Variant*> served;
   for (const Variant& variant : variants) {
     if (is_served(bed, variant)) served.push_back(&variant);
   }
-  struct User {
-    KeySlot slot;
-    const Variant* variant = nullptr;
-    Bytes key;
+  const auto declines = [&bed](const Variant& variant, std::size_t length) {
+    return variant.mode == Mode::xts && length > chunk_of(bed, variant);
   };
-  std::array<User, 8> users;
-  std::vector<std::size_t> counts(variants.size());
-  std::size_t declined = 0;
-  for (std::size_t number = 0; number < cases; ++number) {
-    User& user = users[random.below(users.size())];
-    if (user.key.empty() || random.below(10) == 0) {
-      bed.backend->release(user.slot);
-      user.variant = served[random.below(served.size())];
-      user.key = random.bytes(user.variant->key_bytes);
-      // Keys in common now and then, of the same algorithm and of others.
-      for (const User& other : users) {
-        if (other.key.size() == user.key.size() && random.below(8) == 0) user.key = other.key;
-      }
-    }
-    const Variant& variant = *user.variant;
-    ++counts[static_cast<std::size_t>(&variant - variants.data())];
-    const std::size_t length = random.length(variant);
-    const bool encrypt = random.below(2) == 0;
-    const std::size_t offset = random.below(3) == 0 ? 0 : random.below(64);
-    Iv iv = random.iv(variant);
-    const Bytes in = random.bytes(length);
-    enum : std::size_t { apart, in_place, backward, forward };
-    const std::size_t where = random.below(4);
-    const std::size_t distance = 1 + random.below(std::min<std::size_t>(length, 4096));
-    INFO("case " << number << ": " << variant.name << ", " << length << " bytes, encrypt " << encrypt
-                 << ", placement " << where << ", distance " << distance << ", offset " << offset);
-    Bytes memory(4096 + 128 + 2 * length, 0xcc);
-    std::uint8_t* source = memory.data() + offset + (where == backward ? distance : 0);
-    std::uint8_t* target = where == apart      ? source + length + random.below(64)
-                           : where == in_place ? source
-                           : where == backward ? source - distance
-                                               : source + distance;
-    std::copy(in.begin(), in.end(), source);
-    Bytes around = memory;
-    Iv our_iv = iv;
-    const Result result =
-        bed.backend->crypt(user.slot, {.spec = variant.spec(),
-                                       .direction = encrypt ? Direction::encrypt : Direction::decrypt,
-                                       .key = user.key,
-                                       .iv = variant.iv_bytes() != 0 ? our_iv.data() : nullptr,
-                                       .in = source,
-                                       .out = target,
-                                       .length = length});
-    if (length > chunk_of(bed, variant) && (where == forward || variant.mode == Mode::xts)) {
-      // Cannot be done piece by piece; nothing may have happened.
-      ++declined;
-      if (result.outcome != Outcome::busy || result.done != 0) FAIL("not declined");
-      if (memory != around || our_iv != iv) FAIL("declined, but touched");
-      continue;
-    }
-    if (result.outcome != Outcome::served || result.done != length) FAIL("not served");
-    if (kcapi && length <= 65536 && number % 8 == 0) {
-      std::array<char, 64> driver{};
-      bed.backend->driver(variant.spec(), driver);
-      const Bytes second = second_opinion(driver.data(), variant, encrypt, user.key, iv, in);
-      if (!std::equal(second.begin(), second.end(), target)) FAIL("libkcapi differs");
-    }
-    const Bytes expected = reference(variant, encrypt, user.key, iv, in);
-    if (expected.size() != length || !std::equal(expected.begin(), expected.end(), target))
-      FAIL("libcrypto differs");
-    if (our_iv != iv) FAIL("the next IV differs");
-    std::copy(expected.begin(), expected.end(), around.begin() + (target - memory.data()));
-    if (memory != around) FAIL("written outside of the output");
-    if (number % 50 == 0) bed.process.time += 4'000'000;
-  }
-  for (User& user : users) bed.backend->release(user.slot);
-  CHECK(declined < cases / 10);
-  if (cases >= 1000) {
-    for (const Variant* variant : served) {
-      INFO(variant->name);
-      CHECK(counts[static_cast<std::size_t>(variant - variants.data())] > 0);
-    }
-  }
+  const auto check = [&](const Variant& variant, bool encrypt, const Bytes& key, const Iv& iv,
+                         const Bytes& in, const std::uint8_t* out, std::size_t number) {
+    if (!kcapi || in.size() > 65536 || number % 8 != 0) return;
+    std::array<char, 64> driver{};
+    bed.backend->driver(variant.spec(), driver);
+    const Bytes second = second_opinion(driver.data(), variant, encrypt, key, iv, in);
+    if (!std::equal(second.begin(), second.end(), out)) FAIL("libkcapi differs");
+  };
+  const std::vector<std::size_t> counts = backend_test::random_comparison(
+      *bed.backend, bed.process, cases, served,
+      [&bed](const Variant& variant) { return chunk_of(bed, variant); }, declines, check);
   if (bed.model) return;
   for (const Variant* variant : served) {
     std::array<char, 64> driver{};

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tests/unit/afalg/bed.h"
-#include "tests/unit/afalg/surroundings.h"
+#include "tests/unit/backend/surroundings.h"
 
 using namespace afalg_test;
 

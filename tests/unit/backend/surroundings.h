@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens around the backend: children, files that take the numbers of its sockets, sandboxes.
+// What happens around a backend: children, files that take the numbers of its descriptors, sandboxes.
 #pragma once
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #include "tests/support/catch.h"
 
-namespace afalg_test {
+namespace backend_test {
 
 inline bool is_open(int number) {
   return fcntl(number, F_GETFD) >= 0;
@@ -46,7 +46,7 @@ inline int in_child(Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// Each kind of file that may get the number of one of our sockets. `peer` sees what arrives.
+// Each kind of file that may get the number of one of our descriptors. `peer` sees what arrives.
 struct Foreign {
   int mine = -1;
   int peer = -1;
@@ -122,9 +122,9 @@ inline Foreign steal(int number, Kind kind) {
 // As OpenSSH's: fstat and open fail, whatever else this backend would call is death.
 inline bool enter_sandbox() {
 #if defined(__x86_64__)
-  constexpr std::array deadly{SYS_socket,  SYS_bind,      SYS_setsockopt, SYS_getsockopt,
-                              SYS_accept4, SYS_sendmsg,   SYS_recvfrom,   SYS_fcntl,
-                              SYS_prctl,   SYS_getrlimit, SYS_prlimit64,  SYS_read};
+  constexpr std::array deadly{SYS_socket,    SYS_bind,     SYS_setsockopt, SYS_getsockopt, SYS_accept4,
+                              SYS_sendmsg,   SYS_recvfrom, SYS_fcntl,      SYS_prctl,      SYS_getrlimit,
+                              SYS_prlimit64, SYS_read,     SYS_ioctl,      SYS_dup,        SYS_open};
   std::vector<sock_filter> program{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const long number : {SYS_fstat, SYS_newfstatat, SYS_openat}) {
     program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(number), 0, 1));
@@ -151,4 +151,4 @@ inline bool enter_filter() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-}  // namespace afalg_test
+}  // namespace backend_test
