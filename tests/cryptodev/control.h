@@ -21,7 +21,8 @@ class Control {
     return control.state_ == nullptr ? nullptr : &control;
   }
 
-  // "fault=crypt:EIO:1", "driver=generic": see configure() in state.h.
+  // "fault=crypt:EIO:1", "driver=generic", "defaults=1": see configure() in state.h. A real device's settings
+  // outlive the test.
   [[nodiscard]] bool set(std::string_view setting) { return configure(*state_, setting); }
   // Of the report's names, such as "crypt" (the ioctls), "requests", "bytes", "gsession", "fsession",
   // "files-open", "sessions-open", "zero-copy", "misaligned", "violations".

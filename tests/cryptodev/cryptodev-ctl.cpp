@@ -22,7 +22,7 @@ int usage() {
       "       cryptodev-ctl release FOLDER\n"
       "       cryptodev-ctl show FOLDER\n"
       "keys: driver=[PATTERN=]NAME, alignmask=N|auto, absent=NAME|none, limit=N, refuse-open=ERRNO, gone=1,\n"
-      "      fips=1, first-id=0|random|alternate, fault=CALL:KIND:N[:every][:dirty]|none\n"
+      "      fips=1, defaults=1, first-id=0|random|alternate, fault=CALL:KIND:N[:every][:dirty]|none\n"
       "      (tests/cryptodev/state.h says more)\n",
       stderr);
   return 2;

@@ -233,6 +233,14 @@ void expect_violation(const std::string& words) {
   CHECK(violations[0].find(words) != std::string::npos);
 }
 
+// As it is at first, whatever other programs have set.
+Control* stand_in() {
+  Control* control = Control::find();
+  REQUIRE(control != nullptr);
+  REQUIRE(control->set("defaults=1"));
+  return control;
+}
+
 // Settings of one test, gone after it.
 class Setting {
  public:
@@ -756,8 +764,7 @@ TEST_CASE("device: threads", "[device]") {
 // ---- On the stand-in only.
 
 TEST_CASE("stand-in: what would damage a kernel", "[standin]") {
-  Control* control = Control::find();
-  REQUIRE(control != nullptr);
+  Control* control = stand_in();
   const Device device;
   Pages page(4096);
   Bytes iv = numbered(16);
@@ -839,8 +846,7 @@ TEST_CASE("stand-in: what would damage a kernel", "[standin]") {
 }
 
 TEST_CASE("stand-in: faults", "[standin]") {
-  Control* control = Control::find();
-  REQUIRE(control != nullptr);
+  Control* control = stand_in();
   const Device device;
   Bytes iv = numbered(16);
   alignas(16) std::array<std::uint8_t, 64> out{};
@@ -945,8 +951,7 @@ TEST_CASE("stand-in: faults", "[standin]") {
 }
 
 TEST_CASE("stand-in: drivers", "[standin]") {
-  Control* control = Control::find();
-  REQUIRE(control != nullptr);
+  Control* control = stand_in();
   const Device device;
   const auto driver = [&](std::uint32_t session) {
     InfoOp info{};
@@ -972,8 +977,7 @@ TEST_CASE("stand-in: drivers", "[standin]") {
 }
 
 TEST_CASE("stand-in: counters", "[standin]") {
-  Control* control = Control::find();
-  REQUIRE(control != nullptr);
+  Control* control = stand_in();
   const auto before = [&](const char* name) { return control->count(name); };
   const std::uint64_t files = before("files-open");
   const std::uint64_t sessions = before("sessions-open");
@@ -1014,8 +1018,7 @@ TEST_CASE("stand-in: counters", "[standin]") {
 }
 
 TEST_CASE("stand-in: 0 is a session like any other", "[standin]") {
-  Control* control = Control::find();
-  REQUIRE(control != nullptr);
+  Control* control = stand_in();
   const Setting setting(*control, "first-id=0", "first-id=alternate");
   const Device device;
   const std::uint32_t session = device.cipher(aes_cbc, key128);

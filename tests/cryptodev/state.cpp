@@ -168,6 +168,12 @@ bool set_fault(State& state, std::string_view value) {
   return false;
 }
 
+bool set_defaults(State& state) {
+  state.settings = Settings{};
+  release(state);
+  return set_fault(state, "none") && set_driver(state.settings, "sun8i-ce");
+}
+
 bool flag(std::string_view value) {
   return value == "1" || value == "yes";
 }
@@ -234,9 +240,8 @@ bool create_state(const char* folder) {
   }
   State* state = map_state(file);
   if (state == nullptr) return false;
-  state->settings.alignmask = -1;
   state->free_sessions = -1;
-  const bool good = set_driver(state->settings, "sun8i-ce");
+  const bool good = set_defaults(*state);
   state->magic = magic;
   munmap(state, sizeof *state);
   Path complete;
@@ -259,6 +264,7 @@ bool configure(State& state, std::string_view key, std::string_view value) {
   Settings& settings = state.settings;
   std::uint64_t given = 0;
   int error = 0;
+  if (key == "defaults") return flag(value) && set_defaults(state);
   if (key == "driver") return set_driver(settings, value);
   if (key == "absent") return set_absent(settings, value);
   if (key == "fault") return set_fault(state, value);

@@ -143,6 +143,7 @@ struct State {
 //   refuse-open=ERRNO       ENOENT: no device, EACCES: no permission; 0: none
 //   gone=1                  ENODEV for all that is open
 //   fips=1                  weak keys are refused
+//   defaults=1              all as at first, without faults; what hangs goes on
 //   first-id=0|random|alternate   of each file's first session; alternate: 0 for every second file
 //   fault=CALL:KIND:N[:every][:dirty]   CALL open, gsession, fsession, crypt, info, cphash, asymfeat, or a
 //                           number; KIND an errno (name or number), wrong, hang; at the Nth call from now on,
