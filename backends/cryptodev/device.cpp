@@ -178,7 +178,6 @@ Fault KernelSession::describe() noexcept {
   driver_ = (is_cipher_ ? info.cipher : info.hash).driver;
   driver_.back() = '\0';
   traits_ = kernel::driver_traits(driver_.data());
-  alignment_ = std::max<std::size_t>(traits_.alignment, info.alignment_mask + std::size_t{1});
   return {};
 }
 

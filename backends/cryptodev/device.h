@@ -124,7 +124,6 @@ class KernelSession {
   // The driver that it works through.
   [[nodiscard]] const char* driver() const noexcept { return driver_.data(); }
   [[nodiscard]] const kernel::DriverTraits& traits() const noexcept { return traits_; }
-  [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
 
   // These need State::ready. run: fills in the session's number.
   [[nodiscard]] Fault run(CryptOp operation) noexcept;
@@ -147,7 +146,6 @@ class KernelSession {
   bool is_cipher_ = false;
   std::array<char, 64> driver_{};
   kernel::DriverTraits traits_{};
-  std::size_t alignment_ = 1;
 };
 
 }  // namespace sunxi::cryptodev

@@ -32,7 +32,6 @@ class Session : public kernel::KeyedSession {
  private:
   KernelSession kernel_;
   std::size_t chunk_ = 0;
-  std::size_t direct_alignment_ = 0;
   kernel::Bounce bounce_;
   alignas(16) std::array<std::uint8_t, max_iv_bytes> iv_{};
 };

@@ -143,6 +143,7 @@ inline std::vector<const Variant*> served_variants(Bed& bed) {
 inline std::size_t chunk_of(Bed& bed, const Variant& variant) {
   std::array<char, 64> driver{};
   bed.backend->driver(variant.spec(), driver);
+  if (variant.mode == Mode::xts) return 4096;
   return std::strstr(driver.data(), "sun8i") != nullptr ? 32768 : 65536;
 }
 
