@@ -86,6 +86,7 @@ struct Column {
 
 constexpr std::array columns{
     Column{"afalg", "afalg", nullptr},
+    Column{"cryptodev", "cryptodev", nullptr},
     Column{"mmio/A10", "mmio", "sun4i-a10"},
     Column{"mmio/A33", "mmio", "sun8i-a33"},
 };
