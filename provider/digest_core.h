@@ -19,7 +19,8 @@
 
 #include "backends/backend.h"
 
-// C throws nothing: only then can a noexcept function end in a jump to them.
+// C throws nothing: only where GCC knows that can a noexcept function end in a jump to them.
+#ifndef __clang__
 extern "C" {
 [[gnu::nothrow]] decltype(MD5_Update) MD5_Update;
 [[gnu::nothrow]] decltype(MD5_Final) MD5_Final;
@@ -30,6 +31,7 @@ extern "C" {
 [[gnu::nothrow]] decltype(SHA512_Update) SHA512_Update;
 [[gnu::nothrow]] decltype(SHA512_Final) SHA512_Final;
 }
+#endif
 
 namespace sunxi {
 

@@ -271,8 +271,8 @@ class Runner {
     const std::size_t block = one.algorithm[0] == 'A' ? 16 : 8;
     ++tally.cases;
     tally.requests += count("requests") - requests;
-    // What is left of a stream's last block is software's; a data unit of XTS is done as a whole, or, where the
-    // interface takes whole blocks only and the unit has a part of one, not at all.
+    // What is left of a stream's last block is software's; a data unit of XTS is done as a whole, or, where
+    // the interface takes whole blocks only and the unit has a part of one, not at all.
     const bool unit = one.algorithm.find("XTS") != std::string::npos;
     const bool refused = unit && backend_ == "cryptodev" && one.in.size() % block != 0;
     if (one.in.size() >= block && !refused) {
