@@ -442,8 +442,8 @@ Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
   State* const state = states_.peek(generation);
   if (slot.session == nullptr || slot.generation != generation || state == nullptr)
     return Outcome::unavailable;
-  // Applications copy one context in several threads at once. A number that was taken stays in the slot, whose
-  // next call finds that out.
+  // Applications copy one context in several threads at once. A number that was taken stays in the slot,
+  // whose next call finds that out.
   auto* const original = static_cast<HashSession*>(slot.session);
   switch (original->look()) {
     case HashSession::State::ready:

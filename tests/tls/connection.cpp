@@ -416,7 +416,11 @@ void Connection::exchange() {
     }
     return !taken.empty();
   };
-  for (int idle = 0; idle < 2;) idle = carry(client, server) | carry(server, client) ? 0 : idle + 1;
+  for (int idle = 0; idle < 2;) {
+    const bool one_way = carry(client, server);
+    const bool other_way = carry(server, client);
+    idle = one_way || other_way ? 0 : idle + 1;
+  }
 }
 
 void Connection::renegotiate(Peer& initiator) {
