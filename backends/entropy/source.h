@@ -60,7 +60,7 @@ struct Options {
   BackendOptions backend;  // under_seccomp; and for sun4i_prng: where the engine is
 };
 
-// The device node of the kernel's true generators. `process` outlives the source.
+// The device node of the kernel's true generators. `process` and `path` outlive the source.
 [[nodiscard]] std::unique_ptr<Source> make_hwrng(Process& process, bool under_seccomp,
                                                  const char* path = "/dev/hwrng");
 // A generator of the kernel's crypto API, seeded once from getrandom.
