@@ -79,10 +79,14 @@ bool ready(SeedContext& context) noexcept {
   return false;
 }
 
-int seed_generate(void* opaque, unsigned char* out, std::size_t bytes, unsigned int, int,
+int seed_generate(void* opaque, unsigned char* out, std::size_t bytes, unsigned int strength, int,
                   const unsigned char* extra, std::size_t extra_bytes) noexcept {
   SeedContext& context = of(opaque);
   if (!ready(context)) return 0;
+  if (bytes < (std::size_t{strength} + 7) / 8) {
+    context.provider.core.raise(Reason::no_entropy, "so few bytes cannot have that much entropy");
+    return 0;
+  }
   SeedSource::Names names{};
   if (!context.provider.seeds.fill({out, bytes}, {extra, extra == nullptr ? 0 : extra_bytes}, {}, &names)) {
     context.provider.core.raise(Reason::no_entropy, "the kernel's getrandom failed");
@@ -103,7 +107,7 @@ std::size_t seed_get_seed(void* opaque, unsigned char** out, int entropy, std::s
   SeedContext& context = of(opaque);
   const std::size_t bytes = std::max(entropy > 0 ? (static_cast<std::size_t>(entropy) + 7) / 8 : 0, least);
   if (bytes > most) {
-    context.provider.core.raise(Reason::no_entropy, "a seed of so few bytes cannot have that much entropy");
+    context.provider.core.raise(Reason::no_entropy, "so few bytes cannot have that much entropy");
     return 0;
   }
   auto* seed = static_cast<unsigned char*>(OPENSSL_secure_malloc(bytes));
