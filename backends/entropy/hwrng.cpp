@@ -104,6 +104,11 @@ class HwRng final : public Source {
  public:
   HwRng(Process& process, bool under_seccomp, const char* path) noexcept
       : process_(process), under_seccomp_(under_seccomp), path_(path) {}
+  ~HwRng() override {
+    // In the process that made it; elsewhere there is no such child to wait for.
+    const ErrnoGuard guard;
+    if (child_ != 0 && !process_.sandboxed()) static_cast<void>(reap());
+  }
 
   [[nodiscard]] const char* name() const noexcept override { return path_; }
 
@@ -111,7 +116,7 @@ class HwRng final : public Source {
     const ErrnoGuard guard;
     if (process_.sandboxed()) return {Read::absent, 0, "the process is in a sandbox", 0};
     if (const ReadResult opened = open_device(); opened.read != Read::done) return opened;
-    if (child_ != 0 && !reap()) return {Read::failed, 0, "the device holds a reader that cannot be ended", 0};
+    if (child_ != 0 && !reap()) return {Read::absent, 0, "its reader cannot be ended", 0};
     Exchange* exchange = memory_.get();
     if (exchange == nullptr) return {Read::absent, 0, "no memory", errno};
     exchange->finished.store(0, std::memory_order_relaxed);
@@ -123,7 +128,8 @@ class HwRng final : public Source {
     await(*exchange, deadline);
     const bool finished = exchange->finished.load(std::memory_order_acquire) != 0;
     if (!finished) syscall(SYS_kill, child_, SIGKILL);
-    if (!reap()) return {Read::failed, 0, "the device holds a reader that cannot be ended", 0};
+    // A reader that has finished only has to end; one that is killed may still write.
+    if (!reap() && !finished) return {Read::done, 0, nullptr, 0};
     const std::size_t got = std::min<std::size_t>(exchange->size.load(std::memory_order_acquire), wanted);
     std::memcpy(out.data(), exchange->bytes.data(), got);
     memory_.clear();
@@ -189,18 +195,20 @@ class HwRng final : public Source {
     }
   }
 
-  // Waits a little for the child to be gone: it is at its end, or killed. False if the kernel holds it.
+  // Waits a little for the child to be gone: it is at its end, or killed. False if the kernel holds it, or
+  // the machine has no time for it.
   bool reap() noexcept {
-    for (int tries = 0; tries < 20; ++tries) {
+    const std::uint64_t deadline = fine_clock() + patience;
+    for (long pause = 50'000;; pause = std::min(2 * pause, pause_between_tries)) {
       const long gone = syscall(SYS_wait4, child_, nullptr, WNOHANG | __WCLONE, nullptr);
       if (gone == child_ || (gone < 0 && errno == ECHILD)) {
         child_ = 0;
         return true;
       }
-      const KernelTime time{0, tries < 10 ? 50'000 : pause_between_tries};
+      if (fine_clock() >= deadline) return false;
+      const KernelTime time{0, pause};
       syscall(SYS_nanosleep, &time, nullptr);
     }
-    return false;
   }
 
   Process& process_;
