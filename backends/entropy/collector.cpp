@@ -112,12 +112,11 @@ void Collector::gather(Gathered& gathered) noexcept {
   gathered.names.fill(nullptr);
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
-  const std::uint64_t deadline = fine_clock() + patience;
   std::size_t named = 0;
   for (Monitored& source : sources_) {
     if (named == most_sources) break;
     const std::span<std::uint8_t> room(gathered.bytes.data() + gathered.size, bytes_per_source);
-    const std::size_t got = source.gather(room, deadline);
+    const std::size_t got = source.gather(room, fine_clock() + patience);
     gathered.size += got;
     if (got != 0) gathered.names[named++] = source.name();
   }

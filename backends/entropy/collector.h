@@ -20,7 +20,7 @@ namespace sunxi::entropy {
 
 inline constexpr std::size_t bytes_per_source = 64;
 inline constexpr std::size_t most_sources = 2;
-// How long one gathering waits for all sources together.
+// How long one gathering waits for each source.
 inline constexpr std::uint64_t patience = 20'000'000;
 // A source that was dropped, or is not there, rests: the first time this long, then twice as long each time.
 inline constexpr std::uint64_t first_rest = 10'000'000'000;

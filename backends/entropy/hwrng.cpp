@@ -48,11 +48,8 @@ struct Exchange {
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 // The child: nothing but system calls, because it may be the copy of a process with threads.
-#if defined(__clang__) || defined(__GNUC__)
-__attribute__((no_sanitize("address", "thread", "undefined")))
-#endif
-[[noreturn]] void
-read_in_child(int descriptor, Exchange& exchange, std::size_t wanted, pid_t parent) noexcept {
+[[noreturn]] __attribute__((no_sanitize("address", "thread", "undefined"))) void read_in_child(
+    int descriptor, Exchange& exchange, std::size_t wanted, pid_t parent) noexcept {
   syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   std::size_t have = 0;
   int error = 0;
