@@ -3,12 +3,14 @@
 // current releases.
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string>
 #include <utility>
 
 #include "backends/afalg/socket.h"
+#include "backends/entropy/collector.h"
 #include "backends/entropy/source.h"
 
 namespace sunxi::entropy {
@@ -32,6 +34,8 @@ class AfalgRng final : public Source {
     if (process_.sandboxed()) return {Read::absent, 0, "the process is in a sandbox", 0};
     if (socket_.state(0, true) != afalg::OperationSocket::State::ready) {
       if (const ReadResult opened = open(); opened.read != Read::done) return opened;
+      // The kernel loads a module and seeds a generator: that takes its time, which cannot be bounded.
+      deadline = std::max(deadline, fine_clock() + patience);
     }
     std::size_t have = 0;
     while (have < out.size() && fine_clock() < deadline) {
