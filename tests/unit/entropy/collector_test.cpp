@@ -116,10 +116,12 @@ TEST_CASE("an alarm drops the source, is reported once, and the pauses grow") {
   Clock process;
   std::uint64_t reads = 0;
   bool stuck = true;
+  std::size_t asked = 0;
   Fair fair;
   const auto collector = collector_of(
       process,
       [&](std::span<std::uint8_t> out, std::uint64_t deadline) {
+        asked = out.size();
         if (!stuck) return fair(out, deadline);
         std::fill(out.begin(), out.end(), std::uint8_t{0xaa});
         return all(out.size());
@@ -142,9 +144,16 @@ TEST_CASE("an alarm drops the source, is reported once, and the pauses grow") {
   // It has to pass the start-up test again.
   stuck = false;
   CHECK(gathered(*collector) == bytes_per_source);
+  CHECK(asked == startup_bytes + bytes_per_source);
+  CHECK(gathered(*collector) == bytes_per_source);
+  CHECK(asked == bytes_per_source);
   stuck = true;
   CHECK(gathered(*collector) == 0);
   CHECK(lines(process.log_text) == 1);
+  process.time += longest_rest;
+  stuck = false;
+  CHECK(gathered(*collector) == bytes_per_source);
+  CHECK(asked == startup_bytes + bytes_per_source);
 }
 
 TEST_CASE("a source that fails after good bytes gives none of them") {
@@ -168,6 +177,25 @@ TEST_CASE("a source that fails after good bytes gives none of them") {
   collector->gather(got);
   CHECK(got.size == 0);
   CHECK(got.names[0] == nullptr);
+  CHECK(std::all_of(got.bytes.begin(), got.bytes.begin() + bytes_per_source,
+                    [](std::uint8_t byte) { return byte == 0; }));
+}
+
+TEST_CASE("a source that fails between two reads of one request gives nothing") {
+  Clock process;
+  Fair fair;
+  std::size_t reads = 0;
+  const auto collector = collector_of(process, [&](std::span<std::uint8_t> out, std::uint64_t deadline) {
+    ++reads;
+    if (reads == 1) return fair(out.first(startup_bytes + 30), deadline);
+    std::fill(out.begin(), out.end(), std::uint8_t{0});
+    return all(out.size());
+  });
+  Collector::Gathered got;
+  got.bytes.fill(1);
+  collector->gather(got);
+  CHECK(reads == 2);
+  CHECK(got.size == 0);
   CHECK(std::all_of(got.bytes.begin(), got.bytes.begin() + bytes_per_source,
                     [](std::uint8_t byte) { return byte == 0; }));
 }
