@@ -64,6 +64,8 @@ RandContextPtr make(const Library& library, const char* name, EVP_RAND_CTX* pare
   return RandContextPtr(EVP_RAND_CTX_new(rand.get(), parent));
 }
 
+using Output = std::array<unsigned char, 32>;
+
 // A generator with its parents.
 struct Family {
   std::vector<RandContextPtr> parents;
@@ -371,6 +373,131 @@ TEST_CASE("a foreign parent's seeds are mixed in, never taken as they are") {
   CHECK(bytes[0] != bytes[1]);
 }
 
+// A provider of the test's own: a seed source that counts what its children do with it.
+struct Counts {
+  int enabled = 0;
+  int locked = 0;
+  int unlocked = 0;
+  int seeds = 0;
+  int cleared = 0;
+  int strengths = 0;
+};
+Counts counts;
+bool counting_fails = false;
+
+void* counting_new(void*, void*, const OSSL_DISPATCH*) {
+  static int context;
+  return &context;
+}
+void counting_free(void*) {}
+int counting_instantiate(void*, unsigned int, int, const unsigned char*, std::size_t, const OSSL_PARAM*) {
+  return 1;
+}
+int counting_uninstantiate(void*) {
+  return 1;
+}
+int counting_generate(void*, unsigned char*, std::size_t, unsigned int, int, const unsigned char*,
+                      std::size_t) {
+  return 1;
+}
+int counting_enable(void*) {
+  ++counts.enabled;
+  return 1;
+}
+int counting_lock(void*) {
+  ++counts.locked;
+  return 1;
+}
+void counting_unlock(void*) {
+  ++counts.unlocked;
+}
+int counting_params(void*, OSSL_PARAM* params) {
+  OSSL_PARAM* found = OSSL_PARAM_locate(params, OSSL_RAND_PARAM_STRENGTH);
+  if (found != nullptr) ++counts.strengths;
+  if (found != nullptr && OSSL_PARAM_set_uint(found, 256) == 0) return 0;
+  found = OSSL_PARAM_locate(params, OSSL_RAND_PARAM_STATE);
+  return found == nullptr ? 1 : OSSL_PARAM_set_int(found, EVP_RAND_STATE_READY);
+}
+std::size_t counting_get_seed(void*, unsigned char** out, int, std::size_t least, std::size_t, int,
+                              const unsigned char*, std::size_t) {
+  ++counts.seeds;
+  *out = static_cast<unsigned char*>(OPENSSL_zalloc(64));
+  return counting_fails ? 0 : std::max<std::size_t>(least, 48);
+}
+void counting_clear_seed(void*, unsigned char* seed, std::size_t) {
+  ++counts.cleared;
+  OPENSSL_free(seed);
+}
+
+template <class Function>
+OSSL_DISPATCH row(int id, Function* function) {
+  return {id, reinterpret_cast<void (*)()>(function)};
+}
+
+const OSSL_ALGORITHM* counting_query(void*, int operation, int* no_store) {
+  static const std::array calls{row(OSSL_FUNC_RAND_NEWCTX, counting_new),
+                                row(OSSL_FUNC_RAND_FREECTX, counting_free),
+                                row(OSSL_FUNC_RAND_INSTANTIATE, counting_instantiate),
+                                row(OSSL_FUNC_RAND_UNINSTANTIATE, counting_uninstantiate),
+                                row(OSSL_FUNC_RAND_GENERATE, counting_generate),
+                                row(OSSL_FUNC_RAND_ENABLE_LOCKING, counting_enable),
+                                row(OSSL_FUNC_RAND_LOCK, counting_lock),
+                                row(OSSL_FUNC_RAND_UNLOCK, counting_unlock),
+                                row(OSSL_FUNC_RAND_GET_CTX_PARAMS, counting_params),
+                                row(OSSL_FUNC_RAND_GET_SEED, counting_get_seed),
+                                row(OSSL_FUNC_RAND_CLEAR_SEED, counting_clear_seed),
+                                OSSL_DISPATCH{0, nullptr}};
+  static const std::array table{OSSL_ALGORITHM{"COUNTING-SEED", "", calls.data(), nullptr},
+                                OSSL_ALGORITHM{nullptr, nullptr, nullptr, nullptr}};
+  *no_store = 0;
+  return operation == OSSL_OP_RAND ? table.data() : nullptr;
+}
+
+int counting_init(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH*, const OSSL_DISPATCH** out,
+                  void** context) {
+  static const std::array calls{row(OSSL_FUNC_PROVIDER_QUERY_OPERATION, counting_query),
+                                OSSL_DISPATCH{0, nullptr}};
+  *context = const_cast<OSSL_CORE_HANDLE*>(handle);
+  *out = calls.data();
+  return 1;
+}
+
+TEST_CASE("a foreign parent is locked, asked and cleared as by the default provider's generator") {
+  Library library = both();
+  REQUIRE(OSSL_PROVIDER_add_builtin(library.get(), "counting", counting_init) == 1);
+  REQUIRE(library.add("counting"));
+  for (const bool fails : {false, true}) {
+    counting_fails = fails;
+    std::array<Counts, 2> seen{};
+    std::array<std::string, 2> told;
+    for (const bool ours : {true, false}) {
+      counts = {};
+      const RandContextPtr parent = make(library, "COUNTING-SEED");
+      REQUIRE(EVP_RAND_instantiate(parent.get(), 0, 0, nullptr, 0, nullptr) == 1);
+      const RandContextPtr rand = make(library, ours ? "SUNXI-RAND" : "CTR-DRBG", parent.get());
+      std::string& tell = told[ours ? 0 : 1];
+      tell += std::to_string(EVP_RAND_enable_locking(rand.get()));
+      tell += std::to_string(EVP_RAND_enable_locking(rand.get()));
+      tell += start(rand.get()) ? "y" : "n";
+      Output output{};
+      for (const int resistance : {0, 1, 0})
+        tell += std::to_string(
+            EVP_RAND_generate(rand.get(), output.data(), output.size(), 0, resistance, nullptr, 0));
+      tell += std::to_string(EVP_RAND_reseed(rand.get(), 0, nullptr, 0, nullptr, 0));
+      CHECK(counts.locked == counts.unlocked);
+      CHECK(counts.enabled == 1);
+      seen[ours ? 0 : 1] = counts;
+      static_cast<void>(errors());
+    }
+    CHECK(told[0] == told[1]);
+    CHECK(told[0].find(fails ? 'n' : 'y') != std::string::npos);
+    CHECK(seen[0].seeds == seen[1].seeds);
+    CHECK(seen[0].enabled == seen[1].enabled);
+    CHECK(seen[0].strengths == seen[1].strengths);
+    if (!fails) CHECK(seen[0].cleared == seen[0].seeds);
+  }
+}
+
 TEST_CASE("what was mixed into a seed can be read") {
   const Library ours = both();
   const RandContextPtr seed = make(ours, "SUNXI-SEED");
@@ -398,8 +525,6 @@ TEST_CASE("public, private and primary generators are ours, and different") {
     CHECK(EVP_RAND_get_strength(one) == 256);
   }
 }
-
-using Output = std::array<unsigned char, 32>;
 
 // Memory that a child writes into.
 class Results {
@@ -495,28 +620,29 @@ TEST_CASE("threads: no two have the same bytes, whether they share a generator o
   const RandContextPtr shared = make(library, "SUNXI-RAND");
   REQUIRE(EVP_RAND_enable_locking(shared.get()) == 1);
   REQUIRE(start(shared.get()));
-  std::array<std::set<Output>, 8> seen;
+  constexpr std::size_t turns = 1000;
+  std::array<std::vector<Output>, 8> seen;
   std::vector<std::thread> threads;
   std::atomic<bool> good{true};
   for (auto& mine : seen) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 100; ++i) {
-        Output output{};
-        if (!draw(library, output)) good = false;
-        mine.insert(output);
-        if (EVP_RAND_generate(shared.get(), output.data(), output.size(), 0, i % 20 == 0 ? 1 : 0, nullptr,
+      mine.resize(2 * turns);
+      for (std::size_t i = 0; i < turns; ++i) {
+        if (!draw(library, mine[2 * i])) good = false;
+        Output& output = mine[2 * i + 1];
+        if (EVP_RAND_generate(shared.get(), output.data(), output.size(), 0, i % 100 == 0 ? 1 : 0, nullptr,
                               0) != 1)
           good = false;
-        mine.insert(output);
-        if (i % 30 == 0 && EVP_RAND_reseed(shared.get(), 0, nullptr, 0, nullptr, 0) != 1) good = false;
+        if (i % 200 == 0 && EVP_RAND_reseed(shared.get(), 0, nullptr, 0, nullptr, 0) != 1) good = false;
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(good);
-  std::set<Output> all;
-  for (const auto& mine : seen) all.insert(mine.begin(), mine.end());
-  CHECK(all.size() == 8 * 200);
+  std::vector<Output> all;
+  for (const auto& mine : seen) all.insert(all.end(), mine.begin(), mine.end());
+  std::sort(all.begin(), all.end());
+  CHECK(std::adjacent_find(all.begin(), all.end()) == all.end());
 }
 
 TEST_CASE("a fork while other threads draw and reseed") {
