@@ -113,7 +113,8 @@ class HwRng final : public Source {
     const ErrnoGuard guard;
     if (process_.sandboxed()) return {Read::absent, 0, "the process is in a sandbox", 0};
     if (const ReadResult opened = open_device(); opened.read != Read::done) return opened;
-    if (child_ != 0 && !reap()) return {Read::absent, 0, "its reader cannot be ended", 0};
+    // A reader that the kernel still holds may still write: the device counts as slow.
+    if (child_ != 0 && !reap()) return {Read::done, 0, nullptr, 0};
     Exchange* exchange = memory_.get();
     if (exchange == nullptr) return {Read::absent, 0, "no memory", errno};
     exchange->finished.store(0, std::memory_order_relaxed);

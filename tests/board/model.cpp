@@ -242,8 +242,10 @@ void Model::start(std::uint32_t value, Who who) {
 void Model::finish_step() {
   std::array<std::uint32_t, words_of_seed> seed{};
   for (std::size_t word = 0; word < seed.size(); ++word) seed[word] = key_[word].value;
-  SHA1(reinterpret_cast<const unsigned char*>(seed.data()), sizeof seed,
-       reinterpret_cast<unsigned char*>(tx_.data()));
+  SHA_CTX context{};
+  SHA1_Init(&context);
+  SHA1_Update(&context, seed.data(), sizeof seed);
+  SHA1_Final(reinterpret_cast<unsigned char*>(tx_.data()), &context);
   tx_count_ = words_of_step;
   for (std::size_t word = 0; word < seed.size(); ++word)
     key_[word].value = tx_[word % words_of_step] * 0x9e3779b9U + 1;
