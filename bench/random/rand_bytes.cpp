@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   const Library reference("default");
   const Library again("default");
   std::printf("%8s %8s %10s\n", "bytes", "sunxi", "default");
-  for (const std::size_t bytes : {16, 256, 16384}) {
+  for (const std::size_t bytes : {16U, 256U, 16384U}) {
     std::printf("%8zu %8.3f %10.3f\n", bytes, ratio(reference, ours, bytes, pairs),
                 ratio(reference, again, bytes, pairs));
     std::fflush(stdout);

@@ -403,7 +403,7 @@ TEST_CASE("sun4i-ss: a step of the generator is a function of its seed, and leav
 
 TEST_CASE("sun4i-ss: a generator that does not answer is noticed", "[sun4i-ss]") {
   for (const FaultKind kind : {FaultKind::stall, FaultKind::zeros, FaultKind::ones}) {
-    for (const std::uint64_t after : {0, 3, 7, 9}) {
+    for (const std::uint64_t after : {0U, 3U, 7U, 9U}) {
       Model model;
       Sun4iSs<Model> driver(model);
       model.set_fault({.kind = kind, .after = after});
