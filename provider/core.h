@@ -18,6 +18,9 @@ enum class Reason : int {
   out_of_memory,
   bad_parameter,
   session_lost,
+  bad_parent,
+  not_instantiated,
+  no_entropy,
 };
 
 class Core {

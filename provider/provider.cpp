@@ -98,7 +98,10 @@ Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provid
       process(std::move(surroundings)),
       software(std::move(default_provider)),
       router(*process, settings),
-      random_dispatch_(pass_through_drbg(*software)) {
+      seeds(*process, settings.entropy),
+      random_dispatch_(pass_through_drbg(*software)),
+      rand_dispatch_(rand_dispatch(*software, drbg)),
+      seed_dispatch_(seed_source_dispatch()) {
   for (std::size_t row = 0; row < cipher_count; ++row) {
     if (settings.registered[row] && offer_cipher(*software, row, offered[row]))
       cipher_table_.push_back({cipher_rows[row].names, "provider=sunxi", offered[row].dispatch.data(),
@@ -116,6 +119,11 @@ Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provid
   // `?provider=sunxi` is preferred.
   if (!random_dispatch_.empty())
     random_table_.push_back({"CTR-DRBG", "", random_dispatch_.data(), "the default provider's CTR-DRBG"});
+  if (!rand_dispatch_.empty())
+    random_table_.push_back({"SUNXI-RAND", "provider=sunxi", rand_dispatch_.data(),
+                             "the default provider's CTR-DRBG, seeded by SUNXI-SEED"});
+  random_table_.push_back({"SUNXI-SEED", "provider=sunxi", seed_dispatch_.data(),
+                           "getrandom, with the hardware's generators mixed in"});
   random_table_.push_back({nullptr, nullptr, nullptr, nullptr});
 }
 

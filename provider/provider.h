@@ -12,7 +12,9 @@
 #include "backends/process.h"
 #include "provider/algorithms.h"
 #include "provider/core.h"
+#include "provider/drbg.h"
 #include "provider/router.h"
+#include "provider/seed_source.h"
 #include "provider/settings.h"
 #include "provider/software.h"
 
@@ -43,6 +45,8 @@ class Provider {
   std::unique_ptr<Process> process;
   std::unique_ptr<Software> software;
   Router router;
+  SeedSource seeds;
+  Drbg drbg;  // the core of SUNXI-RAND
   std::array<OfferedCipher, cipher_count> offered;
   std::array<std::vector<OSSL_DISPATCH>, digest_count> offered_digests;
 
@@ -50,6 +54,8 @@ class Provider {
   std::vector<OSSL_ALGORITHM> cipher_table_;
   std::vector<OSSL_ALGORITHM> digest_table_;
   std::vector<OSSL_DISPATCH> random_dispatch_;
+  std::vector<OSSL_DISPATCH> rand_dispatch_;
+  std::vector<OSSL_DISPATCH> seed_dispatch_;
   std::vector<OSSL_ALGORITHM> random_table_;
 };
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "provider/drbg.h"
 #include "provider/provider.h"
 
 namespace sunxi {
@@ -17,36 +18,37 @@ namespace {
 std::atomic<OSSL_FUNC_rand_newctx_fn*> inner_newctx{nullptr};
 std::atomic<OSSL_FUNC_rand_instantiate_fn*> inner_instantiate{nullptr};
 
-constexpr std::size_t most_params = 16;
-
 void* random_newctx(void* opaque, void* parent, const OSSL_DISPATCH* parent_calls) noexcept {
   const auto& provider = *static_cast<Provider*>(opaque);
   return inner_newctx.load(std::memory_order_relaxed)(provider.software->context(), parent, parent_calls);
 }
 
-// From 3.5 on libcrypto names the generator's provider, us, and the DRBG looks that name up in the
-// library context of the default provider, where we are not.
 int random_instantiate(void* generator, unsigned int strength, int prediction_resistance,
                        const unsigned char* personal, std::size_t personal_bytes,
                        const OSSL_PARAM params[]) noexcept {
-  std::array<OSSL_PARAM, most_params> changed;
-  std::array<char, 8> name{"default"};
-  if (params != nullptr && OSSL_PARAM_locate_const(params, OSSL_PROV_PARAM_CORE_PROV_NAME) != nullptr) {
-    std::size_t count = 0;
-    for (; params[count].key != nullptr; ++count) {
-      if (count + 1 == changed.size()) return 0;
-      changed[count] = std::strcmp(params[count].key, OSSL_PROV_PARAM_CORE_PROV_NAME) == 0
-                           ? OSSL_PARAM_construct_utf8_string(OSSL_PROV_PARAM_CORE_PROV_NAME, name.data(), 0)
-                           : params[count];
-    }
-    changed[count] = OSSL_PARAM_construct_end();
-    params = changed.data();
-  }
+  const DefaultProviderParams changed(params);
+  if (!changed) return 0;
   return inner_instantiate.load(std::memory_order_relaxed)(generator, strength, prediction_resistance,
-                                                           personal, personal_bytes, params);
+                                                           personal, personal_bytes, changed.get());
 }
 
 }  // namespace
+
+DefaultProviderParams::DefaultProviderParams(const OSSL_PARAM* params) noexcept : params_(params) {
+  if (params == nullptr || OSSL_PARAM_locate_const(params, OSSL_PROV_PARAM_CORE_PROV_NAME) == nullptr) return;
+  std::size_t count = 0;
+  for (; params[count].key != nullptr; ++count) {
+    if (count + 1 == changed_.size()) {
+      good_ = false;
+      return;
+    }
+    changed_[count] = std::strcmp(params[count].key, OSSL_PROV_PARAM_CORE_PROV_NAME) == 0
+                          ? OSSL_PARAM_construct_utf8_string(OSSL_PROV_PARAM_CORE_PROV_NAME, name_.data(), 0)
+                          : params[count];
+  }
+  changed_[count] = OSSL_PARAM_construct_end();
+  params_ = changed_.data();
+}
 
 std::vector<OSSL_DISPATCH> pass_through_drbg(const Software& software) {
   std::vector<OSSL_DISPATCH> table;

@@ -275,9 +275,14 @@ Settings read_settings(const SettingReader& file, const SettingReader& environme
   options.under_seccomp = choose<bool>(reader.get("under_seccomp"), {{"no", false}, {"use", true}});
   read_mmio(reader, options);
   const Value extra = reader.get("rand_extra");
-  if (extra.text != "none" && extra.text != "sun4i-prng" &&
-      !(extra.text.starts_with("afalg:") && kernel_name(std::string_view(extra.text).substr(6))))
+  if (extra.text == "sun4i-prng") {
+    settings.entropy.extra.kind = entropy::Extra::Kind::sun4i_prng;
+  } else if (extra.text.starts_with("afalg:") && kernel_name(std::string_view(extra.text).substr(6))) {
+    settings.entropy.extra = {entropy::Extra::Kind::afalg, extra.text.substr(6)};
+  } else if (extra.text != "none") {
     extra.refuse();
+  }
+  settings.entropy.backend = options;
   for (const Setting& setting : settings_table) {
     const Value value = reader.get(setting.key);
     if (!value.given) continue;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/backend.h"
+#include "backends/entropy/source.h"
 #include "backends/process.h"
 #include "provider/algorithms.h"
 
@@ -54,6 +55,7 @@ struct Settings {
   std::array<bool, algorithm_count> min_bytes_is_set{};  // by somebody, rather than the default
   std::array<bool, algorithm_count> registered{};
   BackendOptions backend_options;
+  entropy::Options entropy;
   bool backends_is_set = false;  // by somebody, rather than the default
   std::string given;             // what was set, for the log: "min_bytes = 0 (SUNXI_MIN_BYTES), ..."
 };

@@ -39,6 +39,10 @@ const char* step_name(Step step) noexcept {
 }
 
 Fault bind_socket(Descriptor& socket, DriverType type, const char* name) noexcept {
+  return bind_socket(socket, type == DriverType::cipher ? "skcipher" : "hash", name);
+}
+
+Fault bind_socket(Descriptor& socket, const char* type, const char* name) noexcept {
   if (!socket) {
     const int number = ::socket(family, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (number < 0) return fault_of(Step::socket);
@@ -46,8 +50,7 @@ Fault bind_socket(Descriptor& socket, DriverType type, const char* name) noexcep
   }
   sockaddr_alg address{};
   address.salg_family = family;
-  const char* const type_name = type == DriverType::cipher ? "skcipher" : "hash";
-  std::memcpy(address.salg_type, type_name, std::strlen(type_name));
+  std::memcpy(address.salg_type, type, strnlen(type, sizeof address.salg_type - 1));
   const std::size_t length = strnlen(name, sizeof address.salg_name - 1);
   std::memcpy(address.salg_name, name, length);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)

@@ -44,6 +44,8 @@ struct Fault {
 
 // Binds to `name`; opens the socket if there is none. Loads kernel modules where needed.
 [[nodiscard]] Fault bind_socket(Descriptor& socket, DriverType type, const char* name) noexcept;
+// The same with the kernel's own name of the type, such as "rng".
+[[nodiscard]] Fault bind_socket(Descriptor& socket, const char* type, const char* name) noexcept;
 
 // A socket that operations go through. Not to be used by two threads at once.
 // Between two looks at the descriptor the guard in every message keeps data away from all sockets but those

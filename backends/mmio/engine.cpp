@@ -28,6 +28,15 @@ class DrivenEngine final : public Engine {
     return driver_.absorb(request);
   }
 
+  [[nodiscard]] bool random(std::span<const std::uint8_t, 24> seed,
+                            std::span<std::uint8_t, 20> out) noexcept override {
+    if constexpr (requires(Driver<MappedRegisters> driver) { driver.random(seed, out); }) {
+      return driver_.random(seed, out);
+    } else {
+      return false;
+    }
+  }
+
  private:
   MappedRegisters registers_;
   Driver<MappedRegisters> driver_;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "backends/backend.h"
@@ -49,6 +51,12 @@ class Engine {
   // As crypt; but done is 0 and the state is as it was, unless all is sound. No key and no given state is
   // left in the engine.
   [[nodiscard]] virtual Progress absorb(const AbsorbRequest& request) noexcept = 0;
+
+  // One step of the pseudo-random generator, 24 bytes of seed to 20 bytes. False if the engine has none that
+  // is driven, or does not behave. No word of the seed is left in the engine.
+  [[nodiscard]] virtual bool random(std::span<const std::uint8_t, 24>, std::span<std::uint8_t, 20>) noexcept {
+    return false;
+  }
 };
 
 // The number of an algorithm among all that a kind of engine has, from capability data alone. It stands for

@@ -136,6 +136,25 @@ class MmioBackend final : public Backend {
     attachment->lock.release(process_);
   }
 
+  // Of EnginePrng.
+  Outcome random_step(std::span<const std::uint8_t, prng_seed_bytes> seed,
+                      std::span<std::uint8_t, prng_step_bytes> out) noexcept {
+    if (!enabled()) return Outcome::unsupported;
+    Access access{attachment_.load(std::memory_order_acquire), identity(), no_algorithm};
+    if (access.attachment == nullptr) {
+      if (const Outcome outcome = attach(); outcome != Outcome::served) return outcome;
+      access.attachment = attachment_.load(std::memory_order_acquire);
+    }
+    if (access.attachment->soc.kind != EngineKind::sun4i_ss) return Outcome::unsupported;
+    if (access.self == nullptr) return Outcome::unavailable;
+    return serve_piece(access, false,
+                       [&](Engine& engine) -> Progress {
+                         const bool sound = engine.random(seed, out);
+                         return {sound ? out.size() : 0, sound};
+                       })
+        .outcome;
+  }
+
   void driver(const CipherSpec& spec, std::span<char> text) const noexcept override {
     name_driver(spec, text);
   }
@@ -467,7 +486,23 @@ class MmioBackend final : public Backend {
   PerProcess<LockIdentity> identities_;
 };
 
+class MmioPrng final : public EnginePrng {
+ public:
+  MmioPrng(Process& process, const BackendOptions& options) : backend_(process, options) {}
+  [[nodiscard]] Outcome step(std::span<const std::uint8_t, prng_seed_bytes> seed,
+                             std::span<std::uint8_t, prng_step_bytes> out) noexcept override {
+    return backend_.random_step(seed, out);
+  }
+
+ private:
+  MmioBackend backend_;
+};
+
 }  // namespace
+
+std::unique_ptr<EnginePrng> make_mmio_prng(Process& process, const BackendOptions& options) {
+  return std::unique_ptr<EnginePrng>(new (std::nothrow) MmioPrng(process, options));
+}
 
 std::unique_ptr<Backend> make_mmio_backend(Process& process, const BackendOptions& options) {
   return std::unique_ptr<Backend>(new (std::nothrow) MmioBackend(process, options));

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "backends/backend.h"
@@ -51,12 +52,14 @@ enum Control : std::uint32_t {
   ctl_des3 = 2U << 4,
   ctl_sha1 = 3U << 4,
   ctl_md5 = 4U << 4,
+  ctl_prng = 5U << 4,
   ctl_decrypt = 1U << 7,
   ctl_key_128 = 0U << 8,  // AES only
   ctl_key_192 = 1U << 8,
   ctl_key_256 = 2U << 8,
   ctl_ecb = 0U << 12,
   ctl_cbc = 1U << 12,
+  ctl_prng_continuous = 1U << 15,
   ctl_given_state = 1U << 14,  // digests: start from the words in IV0 and so on, latched when enabled
 };
 
@@ -292,6 +295,39 @@ class Sun4iSs {
     stop();
     clear_state(row.state_words);
     return {sound ? request.length : 0, sound};
+  }
+
+  // As Engine::random. The seed goes in before the start, as the vendor's driver has it, and each word is
+  // waited for, which Linux's did not.
+  [[nodiscard]] bool random(std::span<const std::uint8_t, 24> seed,
+                            std::span<std::uint8_t, 20> out) noexcept {
+    sun4i_ss::Patience patience;
+    for (std::size_t byte = 0; byte < seed.size(); byte += word_bytes) {
+      io_.write(sun4i_ss::reg_key0 + byte, word_at(seed.data() + byte));
+    }
+    clear_keys(seed.size() / word_bytes);
+    io_.write(sun4i_ss::reg_ctl, sun4i_ss::ctl_enable | sun4i_ss::ctl_prng | sun4i_ss::ctl_prng_continuous);
+    std::size_t done = 0;
+    bool sound = true;
+    while (sound && done < out.size()) {
+      const std::uint32_t fcsr = io_.read(sun4i_ss::reg_fcsr);
+      std::size_t available = (fcsr >> 16) & 0x3f;
+      sound = available <= sun4i_ss::tx_words && patience.lasts(io_, available != 0);
+      for (; sound && available != 0 && done < out.size(); --available, done += word_bytes) {
+        const std::uint32_t word = io_.read(sun4i_ss::reg_txfifo);
+        std::memcpy(out.data() + done, &word, word_bytes);
+      }
+    }
+    // An engine that was away in the meantime gives words without work.
+    const std::uint32_t control = io_.read(sun4i_ss::reg_ctl);
+    sound = sound && (control & (sun4i_ss::ctl_enable | sun4i_ss::ctl_method)) ==
+                         (sun4i_ss::ctl_enable | sun4i_ss::ctl_prng);
+    stop();
+    // They hold the next state.
+    taken_over();
+    clear_keys(0);
+    if (!sound) wipe(out.data(), out.size());
+    return sound;
   }
 
  private:

@@ -781,3 +781,67 @@ TEST_CASE("board: threads share the engine", "[board]") {
   CHECK(wrong == 0);
   CHECK(right == 128);
 }
+
+TEST_CASE("board: the generator gives different bytes at each step, and leaves nothing", "[board]") {
+  OnBoard board;
+  const std::unique_ptr<EnginePrng> generator = make_mmio_prng(board.process, board.options);
+  REQUIRE(generator);
+  std::array<std::array<std::uint8_t, prng_step_bytes>, 2> out{};
+  std::array<std::uint8_t, prng_seed_bytes> seed{};
+  for (auto& one : out) {
+    ++seed[0];
+    REQUIRE(generator->step(seed, one) == Outcome::served);
+  }
+  CHECK(out[0] != out[1]);
+  CHECK(board.keys_are_zero());
+  CHECK(board.engine_is_off());
+
+  board.set("gated", "1");
+  CHECK(generator->step(seed, out[0]) == Outcome::failed);
+  CHECK(generator->step(seed, out[0]) == Outcome::unavailable);
+  board.set("gated", "0");
+  CHECK(generator->step(seed, out[0]) == Outcome::served);
+  board.set("bound", "sun4i-ss");
+  board.process.ahead += 2'000'000'000;
+  CHECK(generator->step(seed, out[0]) == Outcome::unavailable);
+}
+
+// Both objects map the lock, each for itself; the thread sanitizer does not know that it is the same one.
+#ifndef __SANITIZE_THREAD__
+TEST_CASE("board: the generator and requests of several threads", "[board]") {
+  OnBoard board;
+  const auto backend = board.make();
+  const std::unique_ptr<EnginePrng> generator = make_mmio_prng(board.process, board.options);
+  std::atomic<int> wrong{0};
+  std::atomic<int> steps{0};
+  std::vector<std::thread> threads;
+  for (unsigned number = 0; number < 4; ++number) {
+    threads.emplace_back([&, number] {
+      std::mt19937_64 random = seeded(100 + number);
+      for (int turn = 0; turn < 32; ++turn) {
+        std::array<std::uint8_t, prng_seed_bytes> seed{};
+        std::array<std::uint8_t, prng_step_bytes> out{};
+        if (number % 2 == 0) {
+          if (generator->step(seed, out) == Outcome::served) ++steps;
+        } else {
+          Case test(random);
+          const Result result = once(*backend, test);
+          if (result.outcome != Outcome::served && result.outcome != Outcome::busy) ++wrong;
+          if (!test.right(result.done)) ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(steps > 0);
+}
+#endif
+
+TEST_CASE("board: the generator is off where the engine is", "[board]") {
+  OnBoard board;
+  board.options.mmio_device = BackendOptions::MmioDevice::off;
+  std::array<std::uint8_t, prng_step_bytes> out{};
+  const std::array<std::uint8_t, prng_seed_bytes> seed{};
+  CHECK(make_mmio_prng(board.process, board.options)->step(seed, out) == Outcome::unsupported);
+}

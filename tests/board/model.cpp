@@ -35,9 +35,11 @@ constexpr std::size_t txfifo = 0x204;
 constexpr std::uint32_t enable = 1;
 constexpr std::uint32_t data_end = 1U << 2;
 constexpr std::uint32_t given_state = 1U << 14;
-enum Method : std::uint32_t { aes, des, des3, sha1, md5 };
-constexpr std::array<std::size_t, 5> words_of_block{4, 2, 2, 16, 16};
-constexpr std::array<std::size_t, 5> words_of_state{0, 0, 0, 5, 4};
+enum Method : std::uint32_t { aes, des, des3, sha1, md5, prng };
+constexpr std::array<std::size_t, 6> words_of_block{4, 2, 2, 16, 16, 1};
+constexpr std::array<std::size_t, 6> words_of_state{0, 0, 0, 5, 4, 0};
+constexpr std::size_t words_of_seed = 6;
+constexpr std::size_t words_of_step = 5;
 constexpr std::array<std::uint32_t, 5> initial_state{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476,
                                                      0xc3d2e1f0};
 constexpr std::uint32_t undefined_word = 0xdeadbeef;
@@ -47,7 +49,7 @@ constexpr std::uint32_t field(std::uint32_t word, unsigned low, unsigned bits) {
 }
 
 constexpr std::uint32_t method_of(std::uint32_t control) {
-  return std::min<std::uint32_t>(field(control, 4, 3), md5);  // the others are violations anyway
+  return std::min<std::uint32_t>(field(control, 4, 3), prng);  // the others are violations anyway
 }
 
 }  // namespace
@@ -208,9 +210,12 @@ void Model::control(std::uint32_t value, Who who) {
 void Model::start(std::uint32_t value, Who who) {
   const std::uint32_t method = field(value, 4, 3);
   if ((value & 0xf0f80008U) != 0) violate("reserved bits of CTL are set: 0x%08x", value);
-  if (method > md5) violate("method %u is not modelled", method);
+  if (method > prng) violate("method %u is not modelled", method);
   if ((value & 0x6) != 0) violate("PRNG_START or DATA_END at the start: 0x%08x", value);
-  if (method >= sha1) {
+  if (method == prng) {
+    if ((value & 0x0f00ff80U) != 0x8000U)
+      violate("the generator is not started in its continuous mode: 0x%08x", value);
+  } else if (method >= sha1) {
     if ((value & 0x0f00bf80U) != 0) violate("bits that are not the digest's: 0x%08x", value);
   } else {
     if (field(value, 8, 2) == 3) violate("key size 3 does not exist");
@@ -226,6 +231,27 @@ void Model::start(std::uint32_t value, Who who) {
   end_declared_ = end_seen_ = false;
   tainted_ = fault_active();
   if (digesting()) start_digest(value);
+  if (method == prng) {
+    check_keys(words_of_seed);
+    step_done_ = false;
+    done_at_ = counters.picoseconds + engine_ps;
+  }
+}
+
+// The algorithm is not known: any function of the seed does. The registers then hold the next seed.
+void Model::finish_step() {
+  std::array<std::uint32_t, words_of_seed> seed{};
+  for (std::size_t word = 0; word < seed.size(); ++word) seed[word] = key_[word].value;
+  SHA_CTX context{};
+  SHA1_Init(&context);
+  SHA1_Update(&context, seed.data(), sizeof seed);
+  SHA1_Final(reinterpret_cast<unsigned char*>(tx_.data()), &context);
+  tx_count_ = words_of_step;
+  for (std::size_t word = 0; word < seed.size(); ++word)
+    key_[word].value = tx_[word % words_of_step] * 0x9e3779b9U + 1;
+  step_done_ = true;
+  ++request_blocks_;
+  ++counters.blocks;
 }
 
 // The state is latched at this moment.
@@ -294,6 +320,7 @@ void Model::receive(std::uint32_t value, Who /*who*/) {
     if (!tainted_) violate("data written while the engine is stopped");
     return;
   }
+  if (method_of(ctl_) == prng) violate("data written to the generator");
   if (end_declared_ && !tainted_) violate("data written after its end");
   if (rx_count_ == rx_words) {
     if (!tainted_) violate("data written into a full FIFO");
@@ -326,6 +353,11 @@ std::uint32_t Model::status() const {
 // Brings the engine to the present.
 void Model::run() {
   const std::uint64_t now = counters.picoseconds;
+  if ((ctl_ & enable) != 0 && method_of(ctl_) == prng) {
+    const bool stalled = fault_active() && fault_.kind == FaultKind::stall;
+    if (!step_done_ && done_at_ <= now && !stalled) finish_step();
+    return;
+  }
   try_block(now);
   while (working_ && done_at_ <= now) {
     finish_block();
@@ -335,7 +367,7 @@ void Model::run() {
 }
 
 bool Model::digesting() const {
-  return method_of(ctl_) >= sha1;
+  return method_of(ctl_) == sha1 || method_of(ctl_) == md5;
 }
 
 std::size_t Model::block_words() const {
@@ -392,7 +424,7 @@ void Model::check_keys(std::size_t words) {
 }
 
 void Model::first_block() {
-  constexpr std::array<std::size_t, 5> words_of_key{4, 2, 6, 0, 0};
+  constexpr std::array<std::size_t, 6> words_of_key{4, 2, 6, 0, 0, 0};
   const std::uint32_t method = method_of(ctl_);
   const std::size_t words =
       std::min(words_of_key[method] + (method == aes ? 2 * field(ctl_, 8, 2) : 0), key_.size());

@@ -110,6 +110,7 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   void start(std::uint32_t value, Who who);
   void start_digest(std::uint32_t value);
   void end_data(std::uint32_t value);
+  void finish_step();
   void stop();
   void receive(std::uint32_t value, Who who);
   [[nodiscard]] std::uint32_t give();
@@ -150,6 +151,7 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   std::uint64_t state_at_ = 0;  // ps, when its words can be read
   bool working_ = false;
   std::uint64_t done_at_ = 0;  // ps
+  bool step_done_ = false;     // of the generator
   std::uint64_t request_blocks_ = 0;
   Who user_ = 0;          // of the request that runs
   bool tainted_ = false;  // a fault has struck it: what its user does now is not his mistake

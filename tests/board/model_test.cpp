@@ -407,6 +407,21 @@ TEST_CASE("model: mistakes with digests are violations", "[model]") {
   }
   SECTION("the generator") {
     bench.model.write(0, 0x8051);
+    CHECK(bench.violated("was not written"));
+  }
+  SECTION("the generator in another mode") {
+    bench.model.write(0, 0x0051);
+    CHECK(bench.violated("continuous mode"));
+  }
+  SECTION("data for the generator") {
+    for (std::size_t word = 0; word < 6; ++word) bench.model.write(4 + 4 * word, 1);
+    for (std::size_t word = 6; word < 8; ++word) bench.model.write(4 + 4 * word, 0);
+    bench.model.write(0, 0x8051);
+    bench.model.write(0x200, 1);
+    CHECK(bench.violated("data written to the generator"));
+  }
+  SECTION("a method that does not exist") {
+    bench.model.write(0, 0x0061);
     CHECK(bench.violated("not modelled"));
   }
 }

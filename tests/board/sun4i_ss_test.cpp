@@ -374,3 +374,47 @@ TEST_CASE("sun4i-ss: capability table", "[sun4i-ss]") {
   CHECK_FALSE(has(DigestSpec{Digest::sha224, 64, 28}));
   CHECK_FALSE(has(DigestSpec{Digest::sha256, 64, 32}));
 }
+
+TEST_CASE("sun4i-ss: a step of the generator is a function of its seed, and leaves nothing", "[sun4i-ss]") {
+  std::mt19937_64 random = seeded(21);
+  for (const std::uint64_t engine_ns : engine_times) {
+    Model model;
+    model.engine_ps = engine_ns * 1000;
+    Sun4iSs<Model> driver(model);
+    std::array<std::uint8_t, 24> seed{};
+    for (auto& byte : seed) byte = static_cast<std::uint8_t>(random());
+    std::array<std::array<std::uint8_t, 20>, 3> out{};
+    REQUIRE(driver.random(seed, out[0]));
+    // Between two steps a cipher's request of another user's key.
+    Case test(random);
+    static_cast<void>(driver.crypt(test.request()));
+    driver.taken_over();
+    REQUIRE(driver.random(seed, out[1]));
+    seed[3] ^= 1U;
+    REQUIRE(driver.random(seed, out[2]));
+    INFO(model.first_violation.data());
+    CHECK(model.violations == 0);
+    CHECK(out[0] == out[1]);
+    CHECK(out[0] != out[2]);
+    CHECK(model.keys_are_zero());
+    CHECK(model.stopped());
+  }
+}
+
+TEST_CASE("sun4i-ss: a generator that does not answer is noticed", "[sun4i-ss]") {
+  for (const FaultKind kind : {FaultKind::stall, FaultKind::zeros, FaultKind::ones}) {
+    for (const std::uint64_t after : {0U, 3U, 7U, 9U}) {
+      Model model;
+      Sun4iSs<Model> driver(model);
+      model.set_fault({.kind = kind, .after = after});
+      const std::array<std::uint8_t, 24> seed{1, 2, 3};
+      std::array<std::uint8_t, 20> out{};
+      const bool sound = driver.random(seed, out);
+      INFO(static_cast<int>(kind) << " after " << after << ": " << model.first_violation.data());
+      // A stall after the step is none.
+      if (kind != FaultKind::stall || after < 7) CHECK_FALSE(sound);
+      if (!sound) CHECK(out == std::array<std::uint8_t, 20>{});
+      CHECK(model.violations == 0);
+    }
+  }
+}

@@ -207,6 +207,13 @@ TEST_CASE("rand_extra") {
     CHECK(complaint({{"rand_extra", good}}).empty());
   for (const char* bad : {"", "afalg:", "afalg:a b", "prng"})
     CHECK(complaint({{"rand_extra", bad}}).find("rand_extra = ") == 0);
+  using Kind = entropy::Extra::Kind;
+  CHECK(parse({}).entropy.extra.kind == Kind::none);
+  CHECK(parse({{"rand_extra", "sun4i-prng"}}).entropy.extra.kind == Kind::sun4i_prng);
+  const Settings afalg = parse({{"rand_extra", "afalg:stdrng"}, {"under_seccomp", "use"}});
+  CHECK(afalg.entropy.extra.kind == Kind::afalg);
+  CHECK(afalg.entropy.extra.name == "stdrng");
+  CHECK(afalg.entropy.backend.under_seccomp);
 }
 
 TEST_CASE("the environment wins over the file, key by key; an empty variable counts as unset") {

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// getrandom, and the clock for waits.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
+
+#include "backends/entropy/source.h"
+
+namespace sunxi::entropy {
+
+bool kernel_random(std::span<std::uint8_t> out) noexcept {
+  const ErrnoGuard guard;
+  while (!out.empty()) {
+    const long got = syscall(SYS_getrandom, out.data(), out.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    out = out.subspan(static_cast<std::size_t>(got));
+  }
+  return true;
+}
+
+std::uint64_t fine_clock() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+}  // namespace sunxi::entropy
