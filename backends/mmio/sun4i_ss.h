@@ -91,6 +91,20 @@ inline constexpr std::array ciphers{
     CipherRow{{Cipher::des, Mode::ecb, 8, 8, 0}, ctl_des | ctl_ecb, 2},
 };
 
+// Where a cipher's row would be, if there is one: short requests notice a search.
+inline constexpr std::size_t cipher_slots = std::size_t{3} * 4 * 8;
+constexpr std::size_t cipher_slot(const CipherSpec& spec) noexcept {
+  return (static_cast<std::size_t>(spec.cipher) * 4 + static_cast<std::size_t>(spec.mode)) * 8 +
+         (spec.key_bytes / 8U - 1U) % 8U;
+}
+inline constexpr auto cipher_rows = [] {
+  std::array<std::uint8_t, cipher_slots> rows{};
+  for (std::size_t row = 0; row < ciphers.size(); ++row) {
+    rows[cipher_slot(ciphers[row].spec)] = static_cast<std::uint8_t>(row);
+  }
+  return rows;
+}();
+
 inline constexpr std::array digests{
     DigestRow{{Digest::md5, 64, 16}, ctl_md5, 4},
     DigestRow{{Digest::sha1, 64, 20}, ctl_sha1, 5},
@@ -218,10 +232,8 @@ class Sun4iSs {
 
   // Positions in the tables, digests counted after the ciphers.
   [[nodiscard]] static constexpr std::size_t algorithm(const CipherSpec& spec) noexcept {
-    for (std::size_t row = 0; row < sun4i_ss::ciphers.size(); ++row) {
-      if (sun4i_ss::ciphers[row].spec == spec) return row;
-    }
-    return no_algorithm;
+    const std::size_t row = sun4i_ss::cipher_rows[sun4i_ss::cipher_slot(spec)];
+    return sun4i_ss::ciphers[row].spec == spec ? row : no_algorithm;
   }
   [[nodiscard]] static constexpr std::size_t algorithm(const DigestSpec& spec) noexcept {
     for (std::size_t row = 0; row < sun4i_ss::digests.size(); ++row) {
@@ -360,7 +372,8 @@ class Sun4iSs {
   }
 
   void start(const CipherRequest& request) noexcept {
-    const sun4i_ss::CipherRow& row = sun4i_ss::ciphers[algorithm(request.spec)];
+    const sun4i_ss::CipherRow& row =
+        sun4i_ss::ciphers[sun4i_ss::cipher_rows[sun4i_ss::cipher_slot(request.spec)]];
     // Even if the key is the last one's: AES leaves other values in the registers.
     const std::uint8_t* key = request.key.data();
     std::size_t byte = 0;

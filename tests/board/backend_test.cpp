@@ -734,6 +734,22 @@ TEST_CASE("board: faults of the engine", "[board]") {
   }
 }
 
+TEST_CASE("board: a fault leaves no key in the engine, though its context lives", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(45);
+  Case warm(random, 64, aes_128_cbc);
+  KeySlot slot;
+  REQUIRE(backend->crypt(slot, warm.request()).outcome == Outcome::served);
+  on.set("fault", "stall");
+  Case test(random, 64, aes_128_cbc);
+  REQUIRE(backend->crypt(slot, test.request()).outcome == Outcome::failed);
+  CHECK(on.keys_are_zero());
+  CHECK(on.state_is_zero());
+  on.set("fault", "none");
+  backend->release(slot);
+}
+
 TEST_CASE("board: faults of the engine in a digest", "[board]") {
   OnBoard on;
   const auto backend = on.make();
