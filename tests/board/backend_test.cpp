@@ -171,9 +171,9 @@ TEST_CASE("board: random requests are served with the right bytes", "[board]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(11);
-  for (int number = 0; number < 100; ++number) {
+  for (std::size_t number = 0; number < 8 * cipher_specs.size(); ++number) {
     INFO("case " << number << " " << on.process.log());
-    Case test(random);
+    Case test(random, 0, cipher_specs[number % cipher_specs.size()]);
     REQUIRE(served(*backend, test));
     REQUIRE(on.engine_is_off());
   }
@@ -227,9 +227,9 @@ TEST_CASE("board: random digests are served with the right states, and leave non
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(25);
-  for (int number = 0; number < 60; ++number) {
+  for (std::size_t number = 0; number < 60; ++number) {
     INFO("case " << number << " " << on.process.log());
-    AbsorbCase test(random);
+    AbsorbCase test(random, 0, digest_specs[number % digest_specs.size()]);
     REQUIRE(absorbed(*backend, test));
     REQUIRE(on.engine_is_off());
     REQUIRE(on.state_is_zero());
