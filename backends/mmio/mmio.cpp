@@ -16,10 +16,13 @@
 #include <cstring>
 #include <functional>
 #include <new>
+#include <string>
 #include <utility>
 
+#include "backends/mmio/clock_unit.h"
 #include "backends/mmio/device.h"
 #include "backends/mmio/engine.h"
+#include "backends/mmio/known_answer.h"
 #include "backends/mmio/lock.h"
 #include "backends/mmio/registers.h"
 #include "backends/mmio/soc.h"
@@ -31,25 +34,34 @@ namespace {
 // less for digests.
 constexpr std::size_t piece_bytes = 16384;
 constexpr std::uint64_t ownership_interval = 1'000'000'000;
-constexpr const char* device_node = "/dev/mem";
 
 // Everything that is mapped. Made once; a forked child goes on with it.
 struct Attachment {
-  Attachment(const Soc& of, Mapping page, Mapping lock_page, std::size_t offset, const Process& process)
+  Attachment(const Soc& of, const RegisterNode& through, Mapping page, Mapping lock_page,
+             const Process& process)
       : soc(of),
+        node(through),
         registers(std::move(page)),
         lock_file(std::move(lock_page)),
         lock(*reinterpret_cast<LockWords*>(lock_file.data())),
-        engine(make_engine(
-            of,
-            MappedRegisters(reinterpret_cast<volatile std::uint32_t*>(registers.data() + offset), process))) {
+        engine(make_engine(of, MappedRegisters(registers_at(registers, of.base), process))) {}
+
+  static volatile std::uint32_t* registers_at(const Mapping& page, std::uint64_t address) noexcept {
+    return reinterpret_cast<volatile std::uint32_t*>(page.data() + RegisterNode::in_page(address));
   }
 
   const Soc& soc;
+  RegisterNode node;
   Mapping registers;
   Mapping lock_file;
   EngineLock lock;
   std::unique_ptr<Engine> engine;
+};
+
+// This process, as the lock knows it, and what it has seen the engine do right: a bit for each algorithm.
+struct Self : LockIdentity {
+  explicit Self(const Self* inherited = nullptr) noexcept : LockIdentity(inherited) {}
+  std::atomic<std::uint32_t> proven{0};
 };
 
 std::size_t length_of_text(const ClockBit& bit, std::uint64_t base, std::span<char> text) {
@@ -65,17 +77,16 @@ class MmioBackend final : public Backend {
       : process_(process),
         device_(options.mmio_device),
         address_(options.mmio_address),
+        uio_(options.mmio_uio),
         under_seccomp_(options.under_seccomp),
         detect_(options.mmio_soc == "auto"),
         soc_(detect_ ? nullptr : find_soc_by_name(options.mmio_soc)) {
     // What the configuration alone rules out is never asked for again.
-    if (device_ == BackendOptions::MmioDevice::uio) {
-      decline(Reason::not_driven, "this version does not reach engines through UIO");
-    } else if (enabled() && soc_ != nullptr && !engine_driven(soc_->kind)) {
+    if (enabled() && soc_ != nullptr && !engine_driven(soc_->kind)) {
       decline(Reason::not_driven, "the engine of %.*s is not driven by this version",
               static_cast<int>(soc_->name.size()), soc_->name.data());
     }
-    if (enabled() && options.mmio_map_at_startup) static_cast<void>(attach());
+    if (enabled() && options.mmio_map_at_startup && attach() == Outcome::served) open_clocks_early();
   }
   ~MmioBackend() override { delete attachment_.load(std::memory_order_acquire); }
 
@@ -114,10 +125,6 @@ class MmioBackend final : public Backend {
     if (const Outcome outcome = open_access(request.spec, access); outcome != Outcome::served) {
       return {outcome, 0};
     }
-    if ((proven_digests_.load(std::memory_order_relaxed) & 1U << access.algorithm) == 0) [[unlikely]] {
-      const Result known = test_digest(access, request.spec);
-      if (known.outcome != Outcome::served) return known;
-    }
     return absorb_pieces(access, request);
   }
 
@@ -128,7 +135,7 @@ class MmioBackend final : public Backend {
     slot = {};
     Attachment* attachment = attachment_.load(std::memory_order_acquire);
     if (!ours || attachment == nullptr || !key_left_.load(std::memory_order_relaxed)) return;
-    const LockIdentity* self = identities_.peek(process_.generation());
+    const Self* self = identities_.peek(process_.generation());
     if (self == nullptr || usable(attachment->soc) != Outcome::served) return;
     if (!attachment->lock.try_acquire(*self)) return;
     attachment->engine->wipe_registers();
@@ -166,8 +173,9 @@ class MmioBackend final : public Backend {
   // What every piece of a request needs.
   struct Access {
     Attachment* attachment = nullptr;
-    const LockIdentity* self = nullptr;
+    Self* self = nullptr;
     std::size_t algorithm = no_algorithm;
+    bool proving = false;
   };
 
   Result absorb_pieces(const Access& access, const AbsorbRequest& request) noexcept {
@@ -179,26 +187,67 @@ class MmioBackend final : public Backend {
     });
   }
 
-  // Sources disagree about the byte order of the A33's SHA-1: before a digest is first used, "abc" has to
-  // give what FIPS 180 and RFC 1321 say.
-  Result test_digest(const Access& access, const DigestSpec& spec) noexcept {
-    std::array<std::uint32_t, 8> state{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
-    std::array<std::uint8_t, 64> block{'a', 'b', 'c', 0x80};
-    block[spec.digest == Digest::md5 ? 56 : 63] = 24;  // bits
-    const Result result = absorb_pieces(
-        access, {.spec = spec, .state = state.data(), .in = block.data(), .length = block.size()});
-    if (result.outcome != Outcome::served) return {result.outcome, 0};
-    constexpr std::array<std::uint32_t, 4> md5{0x98500190, 0xb04fd23c, 0x7d3f96d6, 0x727fe128};
-    constexpr std::array<std::uint32_t, 5> sha1{0xa9993e36, 0x4706816a, 0xba3e2571, 0x7850c26c, 0x9cd0d89d};
-    const bool good = spec.digest == Digest::md5 ? std::equal(md5.begin(), md5.end(), state.begin())
-                                                 : std::equal(sha1.begin(), sha1.end(), state.begin());
-    if (!good) {
-      process_.log(LogLevel::error, "mmio is not used for %s: the engine fails the known-answer test",
-                   spec.digest == Digest::md5 ? "MD5" : "SHA1");
-      return {Outcome::unsupported, 0};
+  // Before an algorithm is first used in a process, and again after anything has gone wrong: the engine's
+  // words are checked nowhere else.
+  template <class Spec>
+  Outcome prove(const Access& access, const Spec& spec) noexcept {
+    const std::uint32_t bit = std::uint32_t{1} << access.algorithm;
+    if ((refuted_.load(std::memory_order_relaxed) & bit) != 0) return Outcome::unsupported;
+    const char* name = nullptr;
+    bool right = false;
+    const Outcome outcome = ask(access, spec, name, right);
+    if (outcome == Outcome::failed && served_.load(std::memory_order_relaxed) == 0) {
+      decline(Reason::stuck,
+              "the registers answer, but the engine does not work: is its module clock on (0x%08" PRIx64
+              " bit %u)?",
+              access.attachment->soc.clocks.base + access.attachment->soc.clocks.module.offset,
+              static_cast<unsigned>(access.attachment->soc.clocks.module.bit));
+      return Outcome::unavailable;
     }
-    proven_digests_.fetch_or(1U << access.algorithm, std::memory_order_relaxed);
-    return {Outcome::served, 0};
+    if (outcome != Outcome::served) return outcome;
+    if (!right) {
+      refuted_.fetch_or(bit, std::memory_order_relaxed);
+      process_.log(LogLevel::error, "mmio is not used for %s: the engine fails the known-answer test", name);
+      return Outcome::unsupported;
+    }
+    access.self->proven.fetch_or(bit, std::memory_order_relaxed);
+    reason_.store(Reason::none, std::memory_order_relaxed);
+    return Outcome::served;
+  }
+
+  Outcome ask(const Access& access, const CipherSpec& spec, const char*& name, bool& right) noexcept {
+    CipherAnswer answer{};
+    if (!known_answer(spec, answer)) return Outcome::unsupported;
+    name = answer.name;
+    right = true;
+    for (const Direction direction : {Direction::encrypt, Direction::decrypt}) {
+      const bool encrypts = direction == Direction::encrypt;
+      std::array<std::uint8_t, 32> data{};
+      std::array<std::uint8_t, max_iv_bytes> iv{};
+      std::copy_n(encrypts ? answer.plaintext : answer.ciphertext, answer.length, data.begin());
+      std::copy_n(answer.iv, spec.iv_bytes, iv.begin());
+      const CipherRequest request{spec,        direction,   answer.key,   iv.data(),
+                                  data.data(), data.data(), answer.length};
+      const Result one = serve_piece(access, false, [&](Engine& engine) { return engine.crypt(request); });
+      if (one.outcome != Outcome::served) return one.outcome;
+      right = right && std::equal(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(answer.length),
+                                  encrypts ? answer.ciphertext : answer.plaintext);
+    }
+    return Outcome::served;
+  }
+
+  Outcome ask(const Access& access, const DigestSpec& spec, const char*& name, bool& right) noexcept {
+    DigestAnswer answer{};
+    if (!known_answer(spec, answer)) return Outcome::unsupported;
+    name = answer.name;
+    std::array<std::uint32_t, 5> state = answer.before;
+    for (std::size_t at = 0; at < answer.blocks.size(); at += spec.block_bytes) {
+      const AbsorbRequest request{spec, state.data(), answer.blocks.data() + at, spec.block_bytes};
+      const Result one = serve_piece(access, false, [&](Engine& engine) { return engine.absorb(request); });
+      if (one.outcome != Outcome::served) return one.outcome;
+    }
+    right = state == answer.after;
+    return Outcome::served;
   }
 
   // Why the engine is not used; each is logged when it becomes the reason.
@@ -215,12 +264,11 @@ class MmioBackend final : public Backend {
     not_mapped,
     no_lock,
     gated,
+    stuck,
     no_memory,
   };
 
-  [[nodiscard]] bool enabled() const noexcept {
-    return device_ == BackendOptions::MmioDevice::autodetect || device_ == BackendOptions::MmioDevice::devmem;
-  }
+  [[nodiscard]] bool enabled() const noexcept { return device_ != BackendOptions::MmioDevice::off; }
 
   // From capability data.
   template <class Spec>
@@ -256,7 +304,15 @@ class MmioBackend final : public Backend {
     access.algorithm = engine_algorithm(access.attachment->soc.kind, spec);
     if (access.algorithm == no_algorithm) return Outcome::unsupported;
     access.self = identity();
-    return access.self == nullptr ? Outcome::unavailable : Outcome::served;
+    if (access.self == nullptr) return Outcome::unavailable;
+    if (unproven_.load(std::memory_order_relaxed) ||
+        (access.self->proven.load(std::memory_order_relaxed) >> access.algorithm & 1U) == 0) [[unlikely]] {
+      access.proving = true;
+      const Outcome outcome = prove(access, spec);
+      access.proving = false;
+      return outcome;
+    }
+    return Outcome::served;
   }
 
   // Calls work(engine, done, bytes), which returns Progress, for one piece after the other.
@@ -281,7 +337,7 @@ class MmioBackend final : public Backend {
 
   Outcome decline(Reason reason, const char* format, ...) noexcept __attribute__((format(printf, 3, 4))) {
     if (reason_.exchange(reason, std::memory_order_relaxed) != reason && process_.logs(LogLevel::info)) {
-      std::array<char, 320> text{};
+      std::array<char, 460> text{};
       va_list arguments;
       va_start(arguments, format);
       std::vsnprintf(text.data(), text.size(), format, arguments);
@@ -292,9 +348,9 @@ class MmioBackend final : public Backend {
   }
 
   // Null if this process has not been looked up and must not make system calls any more.
-  const LockIdentity* identity() noexcept {
+  Self* identity() noexcept {
     const std::uint64_t generation = process_.generation();
-    const LockIdentity* known = identities_.peek(generation);
+    Self* known = identities_.peek(generation);
     if (known != nullptr) [[likely]]
       return known;
     const ErrnoGuard guard;
@@ -344,23 +400,27 @@ class MmioBackend final : public Backend {
     }
     if (Outcome outcome = check_ownership(*soc); outcome != Outcome::served) return outcome;
 
-    const Descriptor memory(open(device_node, O_RDWR | O_SYNC | O_CLOEXEC));
-    if (!memory) return decline_device(errno);
+    RegisterNode node;
+    const bool by_uio = device_ == BackendOptions::MmioDevice::uio;
+    if (device_ != BackendOptions::MmioDevice::devmem && !node.find_uio(*soc, uio_) && by_uio) {
+      return decline(Reason::no_device, "there is no UIO device %s with a map of the engine at 0x%08" PRIx64,
+                     uio_.c_str(), soc->base);
+    }
+    const Descriptor device = node.open();
+    if (!device) return decline_device(node, errno);
     struct stat status {};
-    if (fstat(memory.get(), &status) != 0) return decline_device(errno);
+    if (fstat(device.get(), &status) != 0) return decline_device(node, errno);
     const char* why = nullptr;
     const Descriptor lock_file = open_lock_file(soc->base, status, why);
     if (!lock_file) return decline(Reason::no_lock, "%s (/run/sunxi-%" PRIx64 ".lock)", why, soc->base);
 
-    const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    const std::uint64_t page = soc->base / page_bytes * page_bytes;
-    Mapping registers(memory.get(), page, static_cast<std::size_t>(page_bytes));
-    if (!registers) return decline_device(errno);
+    Mapping registers = node.map_engine(device, *soc);
+    if (!registers) return decline_device(node, errno);
     Mapping lock_page(lock_file.get(), 0, lock_file_bytes);
     if (!lock_page) return decline(Reason::no_lock, "cannot map the lock file: %s", std::strerror(errno));
 
-    auto* attachment = new (std::nothrow) Attachment(*soc, std::move(registers), std::move(lock_page),
-                                                     static_cast<std::size_t>(soc->base - page), process_);
+    auto* attachment =
+        new (std::nothrow) Attachment(*soc, node, std::move(registers), std::move(lock_page), process_);
     if (attachment == nullptr || attachment->engine == nullptr || identity() == nullptr) {
       delete attachment;
       return decline(Reason::no_memory, "out of memory");
@@ -369,21 +429,25 @@ class MmioBackend final : public Backend {
     return Outcome::served;
   }
 
-  Outcome decline_device(int error) noexcept {
+  Outcome decline_device(const RegisterNode& node, int error) noexcept {
     switch (error) {
       case ENOENT:
       case ENXIO:
       case ENODEV:
-        return decline(Reason::no_device, "there is no %s in this kernel or container", device_node);
+        return decline(Reason::no_device, "there is no %s in this kernel or container", node.path());
       case EPERM:
       case EACCES:
+        if (node.is_uio()) {
+          return decline(Reason::forbidden, "%s is refused: a udev rule gives it to a group", node.path());
+        }
         return decline(
             Reason::forbidden,
             "%s is refused: it takes root with CAP_SYS_RAWIO, no kernel lockdown, and with "
-            "IO_STRICT_DEVMEM an engine that no driver has claimed or the boot option iomem=relaxed",
-            device_node);
+            "IO_STRICT_DEVMEM an engine that no driver has claimed or the boot option iomem=relaxed; a UIO "
+            "device needs none of these (see sun4i-ss.md)",
+            node.path());
       default:
-        return decline(Reason::not_mapped, "cannot map the engine through %s: %s", device_node,
+        return decline(Reason::not_mapped, "cannot map the engine through %s: %s", node.path(),
                        std::strerror(error));
     }
   }
@@ -430,10 +494,14 @@ class MmioBackend final : public Backend {
       engine.taken_over();
 
     Result result{Outcome::served, 0};
+    Clocks clocks = Clocks::running;
     if (unproven_.load(std::memory_order_relaxed)) [[unlikely]] {
-      if (engine.alive()) {
+      if (access.proving) clocks = wake(attachment);
+      access.self->proven.store(0, std::memory_order_relaxed);
+      if (!access.proving) {
+        result.outcome = Outcome::busy;  // it became so while this request was on its way
+      } else if (clocks != Clocks::closed && engine.alive()) {
         unproven_.store(false, std::memory_order_relaxed);
-        reason_.store(Reason::none, std::memory_order_relaxed);
       } else {
         result.outcome = Outcome::unavailable;
       }
@@ -444,31 +512,84 @@ class MmioBackend final : public Backend {
       if (!progress.sound) [[unlikely]] {
         engine.wipe_registers();
         unproven_.store(true, std::memory_order_relaxed);
+        access.self->proven.store(0, std::memory_order_relaxed);
         result.outcome = Outcome::failed;
       }
     }
     const bool waited_for = attachment.lock.release(process_);
     if (result.outcome == Outcome::unavailable) [[unlikely]]
-      decline_gated(attachment.soc);
+      decline_gated(attachment, clocks);
     if (waited_for && more) attachment.lock.give_way(process_);
     return result;
   }
 
-  void decline_gated(const Soc& soc) noexcept {
+  enum class Clocks : std::uint8_t {
+    running,
+    refused,  // the unit's registers cannot be had; errno of the attempt in clock_error_
+    closed,   // they can, and the bits do not stay set
+  };
+
+  // Sees to it that the engine has its clocks, under its lock: of our processes only one at a time changes
+  // the words, which are the kernel's as well. The unit is mapped for that moment only.
+  Clocks wake(const Attachment& attachment) noexcept {
+    const ErrnoGuard guard;
+    clock_error_.store(EACCES, std::memory_order_relaxed);
+    if (process_.sandboxed() || (!under_seccomp_ && Process::filtered())) return Clocks::refused;
+    const Descriptor device = attachment.node.open();
+    const Mapping page = device ? attachment.node.map_clock_unit(device, attachment.soc) : Mapping();
+    if (!page) {
+      clock_error_.store(errno, std::memory_order_relaxed);
+      return Clocks::refused;
+    }
+    MappedRegisters unit(Attachment::registers_at(page, attachment.soc.clocks.base), process_);
+    return open_clocks(attachment.soc.clocks, unit) ? Clocks::running : Clocks::closed;
+  }
+
+  // Whoever drops privileges later cannot.
+  void open_clocks_early() noexcept {
+    Attachment& attachment = *attachment_.load(std::memory_order_acquire);
+    const Self* self = identity();
+    if (self == nullptr || attachment.lock.acquire(*self, process_) == EngineLock::Taken::no) return;
+    static_cast<void>(wake(attachment));
+    attachment.lock.release(process_);
+  }
+
+  void decline_gated(const Attachment& attachment, Clocks clocks) noexcept {
+    const Soc& soc = attachment.soc;
     std::array<char, 128> bits{};
     std::span<char> rest(bits);
     for (const ClockBit& bit : {soc.clocks.module, soc.clocks.bus, soc.clocks.reset, soc.clocks.memory}) {
       rest = rest.subspan(length_of_text(bit, soc.clocks.base, rest));
     }
-    decline(Reason::gated,
-            "the registers read back as zero, so the engine's clock or reset is off:%s must be 1 (a boot "
-            "loader can set them, or the kernel's driver while it is bound)",
-            bits.data());
+    switch (clocks) {
+      case Clocks::refused:
+        if (attachment.node.is_uio()) {
+          decline(Reason::gated,
+                  "the engine's clock or reset is off, and %s has no map of the clock unit:%s must be 1; add "
+                  "that map, or a bus node that enables clocks (see sun4i-ss.md)",
+                  attachment.node.path(), bits.data());
+        } else {
+          decline(Reason::gated,
+                  "the engine's clock or reset is off, and the kernel refuses the clock unit (%s):%s must be "
+                  "1. Boot with iomem=relaxed, or make a UIO device (see sun4i-ss.md), or bind the kernel's "
+                  "driver and use afalg or cryptodev",
+                  std::strerror(clock_error_.load(std::memory_order_relaxed)), bits.data());
+        }
+        return;
+      case Clocks::closed:
+        decline(Reason::gated, "the engine's clock or reset is off and cannot be switched on:%s must be 1",
+                bits.data());
+        return;
+      case Clocks::running:
+        break;
+    }
+    decline(Reason::gated, "the registers do not answer, though clock and reset are on:%s", bits.data());
   }
 
   Process& process_;
   const BackendOptions::MmioDevice device_;
   const std::uint64_t address_;
+  const std::string uio_;  // empty: any
   const bool under_seccomp_;
   const bool detect_;
   const Soc* const soc_;  // null if it is to be detected, or unknown
@@ -478,12 +599,13 @@ class MmioBackend final : public Backend {
   std::atomic<bool> absent_{false};
   std::atomic<std::uint64_t> checked_{0};  // Process::now() of the last look at /sys
   std::atomic<bool> owned_{false};
-  std::atomic<bool> unproven_{true};              // the engine has yet to show that it answers
-  std::atomic<bool> key_left_{false};             // a key of ours may be in the engine's registers
-  std::atomic<std::uint32_t> proven_digests_{0};  // a bit for each, as in served_
-  std::atomic<std::uint32_t> served_{0};          // a bit for each algorithm of the engine
+  std::atomic<bool> unproven_{true};       // the engine has yet to show that it answers
+  std::atomic<bool> key_left_{false};      // a key of ours may be in the engine's registers
+  std::atomic<std::uint32_t> refuted_{0};  // failed the known-answer test, as in served_
+  std::atomic<std::uint32_t> served_{0};   // a bit for each algorithm of the engine
+  std::atomic<int> clock_error_{0};
   std::atomic<Reason> reason_{Reason::none};
-  PerProcess<LockIdentity> identities_;
+  PerProcess<Self> identities_;
 };
 
 class MmioPrng final : public EnginePrng {

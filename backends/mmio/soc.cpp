@@ -7,7 +7,13 @@
 namespace sunxi {
 namespace {
 
-constexpr Clocks sun4i_clocks{0x01c20000, {0x9c, 31}, {0x60, 5}, {}, {}};
+// Bits and PLLs: drivers/clk/sunxi-ng/ccu-sun4i-a10.c, ccu-sun5i.c, ccu-sun6i-a31.c, ccu-sun8i-a33.c,
+// ccu-sun8i-v3s.c. Rate: what drivers/crypto/allwinner/sun4i-ss asks for; the vendor's driver runs the
+// A31, A33 and V3s at 200 MHz.
+constexpr std::uint32_t sun4i_ss_hz = 150'000'000;
+constexpr Clocks sun4i_clocks{0x01c20000, {0x9c, 31}, {0x60, 5}, {}, {}, {0x28, 0}, sun4i_ss_hz};
+constexpr Clocks sun6i_ss_clocks{0x01c20000, {0x9c, 31}, {0x60, 5}, {0x2c0, 5}, {}, {0x28, 1}, sun4i_ss_hz};
+// Engines that are not driven yet: their module clocks' parents are still to be looked up.
 constexpr Clocks sun6i_clocks{0x01c20000, {0x9c, 31}, {0x60, 5}, {0x2c0, 5}, {}};
 constexpr Clocks sun9i_clocks{0x06000000, {0x42c, 31}, {0x580, 5}, {0x5a0, 5}, {}};
 constexpr Clocks sun50i_h6_clocks{0x03001000, {0x680, 31}, {0x68c, 0}, {0x68c, 16}, {0x804, 2}};
@@ -52,21 +58,21 @@ constexpr std::array socs{
         0x01c15000,
         at_1c15000,
         sun7i_errata,
-        sun6i_clocks},
+        sun6i_ss_clocks},
     Soc{"sun8i-a33",
         {"allwinner,sun8i-a33"},
         EngineKind::sun4i_ss,
         0x01c15000,
         at_1c15000,
         sun8i_a33_errata,
-        sun6i_clocks},
+        sun6i_ss_clocks},
     Soc{"sun8i-v3s",
         {"allwinner,sun8i-v3s", "allwinner,sun8i-s3", "allwinner,sun8i-v3"},
         EngineKind::sun4i_ss,
         0x01c15000,
         at_1c15000,
         sun8i_a33_errata,
-        sun6i_clocks},
+        sun6i_ss_clocks},
 
     Soc{"sun8i-a83t",
         {"allwinner,sun8i-a83t"},

@@ -43,12 +43,23 @@ struct ClockBit {
   std::uint8_t bit = 0;
 };
 
+// The PLL that the module clock is divided from: 24 MHz * N * (K + 1) / 2, with bit 31 as its gate, N in bits
+// 12..8 (`n_bias` more than they say) and K in bits 5..4.
+struct PeripheralPll {
+  std::uint16_t offset = 0;
+  std::uint8_t n_bias = 0;
+};
+
 struct Clocks {
   std::uint64_t base = 0;  // physical base of the clock unit
+  // Bits 25..24 of its register choose the parent (0: 24 MHz, 1: the PLL), 17..16 P and 3..0 M:
+  // parent / 2^P / (M + 1).
   ClockBit module;
   ClockBit bus;
   ClockBit reset;
-  ClockBit memory;
+  ClockBit memory{};
+  PeripheralPll pll{};
+  std::uint32_t module_hz = 0;  // at most; 0: not known how to set it
 };
 
 struct Soc {

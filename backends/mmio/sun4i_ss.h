@@ -75,7 +75,7 @@ struct DigestRow {
   std::uint8_t state_words;
 };
 
-// CTR is broken in these engines, and they have no XTS.
+// The engines' own CTR is broken: ours is ECB over counters that we generate. They have no XTS.
 inline constexpr std::array ciphers{
     CipherRow{{Cipher::aes, Mode::cbc, 16, 16, 16}, ctl_aes | ctl_key_128 | ctl_cbc, 4},
     CipherRow{{Cipher::aes, Mode::cbc, 24, 16, 16}, ctl_aes | ctl_key_192 | ctl_cbc, 6},
@@ -83,6 +83,9 @@ inline constexpr std::array ciphers{
     CipherRow{{Cipher::aes, Mode::ecb, 16, 16, 0}, ctl_aes | ctl_key_128 | ctl_ecb, 4},
     CipherRow{{Cipher::aes, Mode::ecb, 24, 16, 0}, ctl_aes | ctl_key_192 | ctl_ecb, 6},
     CipherRow{{Cipher::aes, Mode::ecb, 32, 16, 0}, ctl_aes | ctl_key_256 | ctl_ecb, 8},
+    CipherRow{{Cipher::aes, Mode::ctr, 16, 16, 16}, ctl_aes | ctl_key_128 | ctl_ecb, 4},
+    CipherRow{{Cipher::aes, Mode::ctr, 24, 16, 16}, ctl_aes | ctl_key_192 | ctl_ecb, 6},
+    CipherRow{{Cipher::aes, Mode::ctr, 32, 16, 16}, ctl_aes | ctl_key_256 | ctl_ecb, 8},
     CipherRow{{Cipher::des3, Mode::cbc, 24, 8, 8}, ctl_des3 | ctl_cbc, 6},
     CipherRow{{Cipher::des3, Mode::ecb, 24, 8, 0}, ctl_des3 | ctl_ecb, 6},
     CipherRow{{Cipher::des3, Mode::cbc, 16, 8, 8}, ctl_des3 | ctl_cbc, 6},
@@ -91,9 +94,49 @@ inline constexpr std::array ciphers{
     CipherRow{{Cipher::des, Mode::ecb, 8, 8, 0}, ctl_des | ctl_ecb, 2},
 };
 
+// Where a cipher's row would be, if there is one: short requests notice a search.
+inline constexpr std::size_t cipher_slots = std::size_t{3} * 4 * 8;
+constexpr std::size_t cipher_slot(const CipherSpec& spec) noexcept {
+  return (static_cast<std::size_t>(spec.cipher) * 4 + static_cast<std::size_t>(spec.mode)) * 8 +
+         (spec.key_bytes / 8U - 1U) % 8U;
+}
+inline constexpr auto cipher_rows = [] {
+  std::array<std::uint8_t, cipher_slots> rows{};
+  for (std::size_t row = 0; row < ciphers.size(); ++row) {
+    rows[cipher_slot(ciphers[row].spec)] = static_cast<std::uint8_t>(row);
+  }
+  return rows;
+}();
+
 inline constexpr std::array digests{
     DigestRow{{Digest::md5, 64, 16}, ctl_md5, 4},
     DigestRow{{Digest::sha1, 64, 20}, ctl_sha1, 5},
+};
+
+// The counter blocks of CTR, a word at a time as the FIFO takes them: big-endian, 128 bits, without a branch
+// on their value.
+class CounterWords {
+ public:
+  explicit CounterWords(const std::uint8_t* block) noexcept {
+    std::memcpy(&high_, block, sizeof high_);
+    std::memcpy(&low_, block + sizeof high_, sizeof low_);
+    high_ = __builtin_bswap64(high_);
+    low_ = __builtin_bswap64(low_);
+  }
+
+  [[nodiscard]] std::uint32_t next() noexcept {
+    const std::uint64_t half = word_ < 2 ? high_ : low_;
+    const std::uint64_t number = (word_ & 1U) != 0 ? half : half >> 32;
+    word_ = (word_ + 1) & 3U;
+    low_ += static_cast<std::uint64_t>(word_ == 0);
+    high_ += static_cast<std::uint64_t>(word_ == 0) & static_cast<std::uint64_t>(low_ == 0);
+    return __builtin_bswap32(static_cast<std::uint32_t>(number));
+  }
+
+ private:
+  std::uint64_t high_ = 0;
+  std::uint64_t low_ = 0;
+  unsigned word_ = 0;
 };
 
 // Keeps the books of one request and holds every FCSR value against them: the counts are all that the
@@ -192,10 +235,8 @@ class Sun4iSs {
 
   // Positions in the tables, digests counted after the ciphers.
   [[nodiscard]] static constexpr std::size_t algorithm(const CipherSpec& spec) noexcept {
-    for (std::size_t row = 0; row < sun4i_ss::ciphers.size(); ++row) {
-      if (sun4i_ss::ciphers[row].spec == spec) return row;
-    }
-    return no_algorithm;
+    const std::size_t row = sun4i_ss::cipher_rows[sun4i_ss::cipher_slot(spec)];
+    return sun4i_ss::ciphers[row].spec == spec ? row : no_algorithm;
   }
   [[nodiscard]] static constexpr std::size_t algorithm(const DigestSpec& spec) noexcept {
     for (std::size_t row = 0; row < sun4i_ss::digests.size(); ++row) {
@@ -237,9 +278,16 @@ class Sun4iSs {
     std::array<std::uint32_t, sun4i_ss::tx_words> burst;  // [delivered, account.taken()), unconfirmed
     std::size_t kept_back = 0;
 
+    // A counter is no secret, and of the key stream only `burst` has more than the caller sees.
+    const bool ctr = request.spec.mode == Mode::ctr;
+    sun4i_ss::CounterWords counters(ctr ? request.iv : zeros.data());
     start(request);
     for (;;) {
-      feed(request.in, account, words);
+      if (ctr) {
+        feed_counters(counters, account, words);
+      } else {
+        feed(request.in, account, words);
+      }
       take(account, burst, delivered, kept_back);
 
       const Account::Verdict verdict = account.check(io_.read(sun4i_ss::reg_fcsr));
@@ -333,6 +381,7 @@ class Sun4iSs {
  private:
   static constexpr std::size_t word_bytes = sizeof(std::uint32_t);
   static constexpr std::size_t kept_back_words = 4;
+  static constexpr std::array<std::uint8_t, 16> zeros{};
 
   static std::uint32_t word_at(const std::uint8_t* bytes) noexcept {
     std::uint32_t word;
@@ -359,7 +408,8 @@ class Sun4iSs {
   }
 
   void start(const CipherRequest& request) noexcept {
-    const sun4i_ss::CipherRow& row = sun4i_ss::ciphers[algorithm(request.spec)];
+    const sun4i_ss::CipherRow& row =
+        sun4i_ss::ciphers[sun4i_ss::cipher_rows[sun4i_ss::cipher_slot(request.spec)]];
     // Even if the key is the last one's: AES leaves other values in the registers.
     const std::uint8_t* key = request.key.data();
     std::size_t byte = 0;
@@ -369,11 +419,24 @@ class Sun4iSs {
       if (byte == row.spec.key_bytes) byte = 0;
     }
     clear_keys(row.key_words);
-    for (byte = 0; byte < row.spec.iv_bytes; byte += word_bytes) {
+    const std::size_t iv_bytes = row.spec.mode == Mode::cbc ? row.spec.iv_bytes : 0;
+    for (byte = 0; byte < iv_bytes; byte += word_bytes) {
       io_.write(sun4i_ss::reg_iv0 + byte, word_at(request.iv + byte));
     }
-    io_.write(sun4i_ss::reg_ctl, sun4i_ss::ctl_enable | row.control |
-                                     (request.direction == Direction::decrypt ? sun4i_ss::ctl_decrypt : 0U));
+    io_.write(sun4i_ss::reg_ctl,
+              sun4i_ss::ctl_enable | row.control | (decrypts(request) ? sun4i_ss::ctl_decrypt : 0U));
+  }
+
+  // CTR encrypts its counters both ways.
+  static bool decrypts(const CipherRequest& request) noexcept {
+    return request.direction == Direction::decrypt && request.spec.mode != Mode::ctr;
+  }
+
+  void feed_counters(sun4i_ss::CounterWords& counters, sun4i_ss::FifoAccount& account,
+                     std::size_t words) noexcept {
+    const std::size_t now = std::min(account.room(), words - account.written());
+    for (std::size_t word = 0; word < now; ++word) io_.write(sun4i_ss::reg_rxfifo, counters.next());
+    account.wrote(now);
   }
 
   // As many of `words` as there is room for.
@@ -400,6 +463,15 @@ class Sun4iSs {
     if (from == to) return;
     const std::size_t iv_bytes = request.spec.iv_bytes;
     const std::size_t bytes = (to - from) * word_bytes;
+    if (request.spec.mode == Mode::ctr) {
+      // Upwards, because `out` may lie before `in` and overlap it.
+      for (std::size_t word = from; word < to; ++word) {
+        const std::uint32_t text = word_at(request.in + word * word_bytes) ^ burst[word - from];
+        std::memcpy(request.out + word * word_bytes, &text, sizeof text);
+      }
+      advance_counter(request.iv, bytes / request.spec.block_bytes);
+      return;
+    }
     const auto* output = reinterpret_cast<const std::uint8_t*>(burst.data());
     if (iv_bytes != 0) {
       const std::uint8_t* ciphertext =

@@ -72,6 +72,10 @@ class OnBoard {
     set("bound", "none");
     set("refuse-open", "0");
     set("refuse-map", "0");
+    set("refuse-clock", "0");
+    set("refuse-uio", "0");
+    set("uio", "0");
+    state_->model.clock_writes = 0;
     fs::remove(lock_path());
     write("mem", "");
     chmod((folder() + "/mem").c_str(), 0640);
@@ -91,6 +95,7 @@ class OnBoard {
   }
 
   [[nodiscard]] Counters counters() const { return state_->model.counters; }
+  [[nodiscard]] Model& model() { return state_->model; }
   [[nodiscard]] bool engine_is_off() const { return state_->model.stopped(); }
   [[nodiscard]] bool keys_are_zero() const { return state_->model.keys_are_zero(); }
   [[nodiscard]] bool state_is_zero() const { return state_->model.state_is_zero(); }
@@ -166,9 +171,9 @@ TEST_CASE("board: random requests are served with the right bytes", "[board]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(11);
-  for (int number = 0; number < 100; ++number) {
+  for (std::size_t number = 0; number < 8 * cipher_specs.size(); ++number) {
     INFO("case " << number << " " << on.process.log());
-    Case test(random);
+    Case test(random, 0, cipher_specs[number % cipher_specs.size()]);
     REQUIRE(served(*backend, test));
     REQUIRE(on.engine_is_off());
   }
@@ -222,9 +227,9 @@ TEST_CASE("board: random digests are served with the right states, and leave non
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(25);
-  for (int number = 0; number < 60; ++number) {
+  for (std::size_t number = 0; number < 60; ++number) {
     INFO("case " << number << " " << on.process.log());
-    AbsorbCase test(random);
+    AbsorbCase test(random, 0, digest_specs[number % digest_specs.size()]);
     REQUIRE(absorbed(*backend, test));
     REQUIRE(on.engine_is_off());
     REQUIRE(on.state_is_zero());
@@ -305,10 +310,10 @@ TEST_CASE("board: a long request is served in pieces", "[board]") {
   Case test(random, 40000);
   const std::uint64_t before = on.counters().requests;
   REQUIRE(served(*backend, test));
-  CHECK(on.counters().requests - before == 3);
+  CHECK(on.counters().requests - before == 2 + 3);  // the known-answer test takes two
   AbsorbCase digest(random, 40000);
   REQUIRE(absorbed(*backend, digest));
-  CHECK(on.counters().requests - before == 3 + 1 + 3);  // and the known-answer test
+  CHECK(on.counters().requests - before == 2 + 3 + 2 + 3);
 }
 
 TEST_CASE("board: a fault in a later piece of a digest leaves the earlier ones done", "[board]") {
@@ -345,7 +350,7 @@ TEST_CASE("board: what the backend says of itself", "[board]") {
   CHECK(std::string(text.data()) == "sun4i-ss");
   CHECK(backend->name() == "mmio");
   for (const CipherSpec& each : cipher_specs) CHECK(backend->supports(each));
-  CHECK_FALSE(backend->supports({Cipher::aes, Mode::ctr, 16, 16, 16}));
+  CHECK_FALSE(backend->supports({Cipher::des, Mode::ctr, 8, 8, 8}));
   CHECK_FALSE(backend->supports({Cipher::aes, Mode::xts, 32, 16, 16}));
   // Of each algorithm by itself.
   backend->driver(cipher_specs[1], text);
@@ -381,8 +386,10 @@ TEST_CASE("board: nothing is opened before it is needed, and nothing stays open"
   SECTION("unless it shall be mapped at start-up") {
     fs::remove(OnBoard::lock_path());
     on.options.mmio_map_at_startup = true;
+    on.set("gated", "1");
     const auto early = on.make();
     CHECK(fs::exists(OnBoard::lock_path()));
+    CHECK(on.model().clocks_open());
     on.set("refuse-open", "13");
     Case late(random, 64);
     CHECK(served(*early, late));
@@ -480,7 +487,18 @@ TEST_CASE("board: why there is no engine is said once", "[board]") {
   }
   SECTION("a closed clock gate") {
     on.set("gated", "1");
+    on.set("refuse-clock", "1");
     expected = "0x01c2009c bit 31, 0x01c20060 bit 5,";
+  }
+  SECTION("and what can be done about it") {
+    on.set("gated", "1");
+    on.set("refuse-clock", "1");
+    expected = "iomem=relaxed, or make a UIO device";
+  }
+  SECTION("a module clock that stands still") {
+    on.set("closed", "module");
+    on.set("refuse-clock", "1");
+    expected = "does not work: is its module clock on (0x01c2009c bit 31)";
   }
   const auto backend = on.make();
   std::mt19937_64 random = seeded(17);
@@ -499,6 +517,7 @@ TEST_CASE("board: the engine is used when what was in the way has gone", "[board
   OnBoard on;
   const char* key = GENERATE("gated", "bound", "refuse-open", "refuse-map");
   on.set(key, std::string_view(key) == "bound" ? "sun4i-ss" : "1");
+  on.set("refuse-clock", "1");
   const auto backend = on.make();
   std::mt19937_64 random = seeded(18);
   Case test(random, 64);
@@ -525,6 +544,7 @@ TEST_CASE("board: a driver of the kernel that comes later is noticed within a se
   // It leaves the clocks off, which is found out before data is risked.
   on.set("bound", "none");
   on.set("gated", "1");
+  on.set("refuse-clock", "1");
   on.process.ahead += 1'000'000'000;
   CHECK(once(*backend, second).outcome == Outcome::unavailable);
   on.set("gated", "0");
@@ -535,6 +555,157 @@ TEST_CASE("board: a driver of the kernel that comes later is noticed within a se
   on.process.ahead += 1'000'000'000;
   Case third(random, 64);
   CHECK(served(*backend, third));
+}
+
+TEST_CASE("board: clock, gate and reset are opened, and nothing else is touched", "[board]") {
+  OnBoard on;
+  std::mt19937_64 random = seeded(40);
+  const char* device = GENERATE("auto", "uio");
+  if (device == "uio"s) on.set("uio", "2");
+  SECTION("whatever of them is closed") {
+    on.set("closed", GENERATE("bus", "module", "reset", "bus+module+reset"));
+    const auto backend = on.make();
+    Case test(random, 640);
+    INFO(on.process.log());
+    CHECK(served(*backend, test));
+    CHECK(on.model().clocks_open());
+    CHECK(on.model().module_hz() == 150'000'000);
+    AbsorbCase digest(random, 640);
+    CHECK(absorbed(*backend, digest));
+  }
+  SECTION("with the oscillator where the PLL is off") {
+    on.set("closed", "module");
+    const std::uint32_t pll = on.model().pll;
+    on.model().pll = pll & 0x7fffffff;
+    const auto backend = on.make();
+    Case test(random, 640);
+    CHECK(served(*backend, test));
+    CHECK(on.model().module_hz() == 24'000'000);
+    on.model().pll = pll;
+  }
+  SECTION("not at all if they run") {
+    const auto backend = on.make();
+    Case test(random, 640);
+    CHECK(served(*backend, test));
+    CHECK(on.model().clock_writes == 0);
+  }
+  SECTION("again after a machine that was suspended") {
+    const auto backend = on.make();
+    Case before(random, 640);
+    REQUIRE(served(*backend, before));
+    on.set("gated", "1");
+    Case during(random, 640);
+    const Result result = once(*backend, during);
+    CHECK(result.outcome == Outcome::failed);
+    CHECK(during.right(result.done));
+    Case after(random, 640);
+    CHECK(served(*backend, after));
+  }
+}
+
+TEST_CASE("board: an engine that runs is used where the clock unit is refused", "[board]") {
+  OnBoard on;
+  on.set("refuse-clock", "1");
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(41);
+  Case test(random, 640);
+  CHECK(served(*backend, test));
+  CHECK(on.process.log().empty());
+}
+
+TEST_CASE("board: UIO devices", "[board]") {
+  OnBoard on;
+  std::mt19937_64 random = seeded(42);
+  Case test(random, 640);
+  on.set("refuse-open", "13");  // /dev/mem
+  SECTION("are found by auto, and leave nothing open") {
+    on.set("uio", GENERATE("1", "2"));
+    const std::size_t before = open_descriptors();
+    const auto backend = on.make();
+    CHECK(served(*backend, test));
+    CHECK(open_descriptors() == before);
+  }
+  SECTION("by number or name") {
+    on.set("uio", "2");
+    on.options.mmio_device = BackendOptions::MmioDevice::uio;
+    on.options.mmio_uio = GENERATE("uio1", "crypto");
+    const auto backend = on.make();
+    CHECK(served(*backend, test));
+  }
+  SECTION("of other names are not") {
+    on.set("uio", "2");
+    on.options.mmio_device = BackendOptions::MmioDevice::uio;
+    on.options.mmio_uio = "uio0";
+    const auto backend = on.make();
+    CHECK(once(*backend, test).outcome == Outcome::unavailable);
+    CHECK(on.process.log().find("there is no UIO device uio0") != std::string::npos);
+  }
+  SECTION("are not looked for where /dev/mem is wanted") {
+    on.set("uio", "2");
+    on.options.mmio_device = BackendOptions::MmioDevice::devmem;
+    on.options.mmio_address = 0x01c15000;
+    const auto backend = on.make();
+    CHECK(once(*backend, test).outcome == Outcome::unavailable);
+  }
+  SECTION("without the clock unit, of an engine that is off") {
+    on.set("uio", "1");
+    on.set("gated", "1");
+    const auto backend = on.make();
+    CHECK(once(*backend, test).outcome == Outcome::unavailable);
+    CHECK(on.process.log().find("/dev/uio1 has no map of the clock unit") != std::string::npos);
+  }
+  SECTION("of others") {
+    on.set("uio", "2");
+    on.set("refuse-uio", "13");
+    const auto backend = on.make();
+    CHECK(once(*backend, test).outcome == Outcome::unavailable);
+    CHECK(on.process.log().find("a udev rule gives it to a group") != std::string::npos);
+  }
+}
+
+TEST_CASE("board: an algorithm that fails its known-answer test is declined, the others stay", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(43);
+  for (const CipherSpec& spec : cipher_specs) {
+    if (spec.key_bytes == 24) continue;
+    Case test(random, 640, spec);
+    on.set("fault", "wrong-data");
+    CHECK(once(*backend, test).outcome == Outcome::unsupported);
+    CHECK(test.right(0));
+    on.set("fault", "none");
+    CHECK(once(*backend, test).outcome == Outcome::unsupported);
+    CHECK(test.right(0));
+  }
+  CHECK(on.process.log().find("mmio is not used for AES-128-CBC: the engine fails") != std::string::npos);
+  CHECK(on.process.log().find("AES-192") == std::string::npos);
+  for (const CipherSpec& spec : cipher_specs) {
+    if (spec.key_bytes != 24) continue;
+    Case test(random, 640, spec);
+    CHECK(served(*backend, test));
+  }
+}
+
+TEST_CASE("board: the known-answer test is each process's own, and repeated after a fault", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(44);
+  Case warm(random, 64, aes_128_cbc);
+  REQUIRE(served(*backend, warm));
+  const pid_t child = fork();
+  if (child == 0) {
+    on.set("fault", "wrong-data");
+    Case test(random, 64, aes_128_cbc);
+    _exit(once(*backend, test).outcome == Outcome::unsupported && test.right(0) ? 0 : 1);
+  }
+  REQUIRE(exit_status(child) == 0);
+  on.set("fault", "stall");
+  Case broken(random, 64, aes_128_cbc);
+  REQUIRE(once(*backend, broken).outcome == Outcome::failed);
+  on.set("fault", "wrong-data");
+  Case wrong(random, 64, aes_128_cbc);
+  CHECK(once(*backend, wrong).outcome == Outcome::unsupported);
+  CHECK(wrong.right(0));
 }
 
 TEST_CASE("board: faults of the engine", "[board]") {
@@ -561,6 +732,22 @@ TEST_CASE("board: faults of the engine", "[board]") {
     Case after(random, 64);
     REQUIRE(served(*backend, after));
   }
+}
+
+TEST_CASE("board: a fault leaves no key in the engine, though its context lives", "[board]") {
+  OnBoard on;
+  const auto backend = on.make();
+  std::mt19937_64 random = seeded(45);
+  Case warm(random, 64, aes_128_cbc);
+  KeySlot slot;
+  REQUIRE(backend->crypt(slot, warm.request()).outcome == Outcome::served);
+  on.set("fault", "stall");
+  Case test(random, 64, aes_128_cbc);
+  REQUIRE(backend->crypt(slot, test.request()).outcome == Outcome::failed);
+  CHECK(on.keys_are_zero());
+  CHECK(on.state_is_zero());
+  on.set("fault", "none");
+  backend->release(slot);
 }
 
 TEST_CASE("board: faults of the engine in a digest", "[board]") {
@@ -766,10 +953,10 @@ TEST_CASE("board: threads share the engine", "[board]") {
   std::atomic<int> wrong{0};
   std::atomic<int> right{0};
   std::vector<std::thread> threads;
-  for (unsigned number = 0; number < 16; ++number) {
+  for (unsigned number = 0; number < 64; ++number) {
     threads.emplace_back([&, number] {
       std::mt19937_64 random = seeded(200 + number);
-      for (int turn = 0; turn < 8; ++turn) {
+      for (int turn = 0; turn < 2; ++turn) {
         Case test(random, 16 * (1 + up_to(random, 40)));
         served_in_the_end(*backend, test) ? ++right : ++wrong;
         AbsorbCase digest(random, 64 * (1 + up_to(random, 10)));

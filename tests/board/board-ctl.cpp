@@ -22,7 +22,8 @@ int usage() {
       "       board-ctl set FOLDER KEY=VALUE...\n"
       "       board-ctl show FOLDER\n"
       "keys: engine-ns, fault=KIND[:AFTER[:DURATION[:AMOUNT]]], bound, gated, early-fetch,\n"
-      "      sha1-word4-plain, refuse-open=ERRNO, refuse-map=ERRNO\n"
+      "      sha1-word4-plain, refuse-open=ERRNO, refuse-map=ERRNO, refuse-clock=ERRNO, refuse-uio=ERRNO,\n"
+      "      closed=PARTS of bus+module+reset, pll=WORD, uio=MAPS (0: no such device, 1, 2)\n"
       "kinds of fault: none stall overcount zeros ones wrong-data; times are in register accesses\n",
       stderr);
   return 2;

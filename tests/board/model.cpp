@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <csignal>
 #include <cstdarg>
 #include <cstdio>
@@ -31,6 +32,12 @@ constexpr std::size_t md_end = 0x60;
 constexpr std::size_t cts_len = 0x60;
 constexpr std::size_t rxfifo = 0x200;
 constexpr std::size_t txfifo = 0x204;
+
+constexpr std::size_t clock_pll = 0x28;
+constexpr std::size_t clock_bus = 0x60;
+constexpr std::size_t clock_module = 0x9c;
+constexpr std::size_t clock_reset = 0x2c0;
+constexpr std::uint32_t clock_gate = 1U << 31;
 
 constexpr std::uint32_t enable = 1;
 constexpr std::uint32_t data_end = 1U << 2;
@@ -115,7 +122,7 @@ bool Model::begin_access(std::size_t offset, Who who, bool stop) {
   run();
   if (offset % 4 != 0) violate("access at 0x%zx is not aligned", offset);
   const bool gone =
-      gated || (fault_active() && (fault_.kind == FaultKind::zeros || fault_.kind == FaultKind::ones));
+      !answers() || (fault_active() && (fault_.kind == FaultKind::zeros || fault_.kind == FaultKind::ones));
   if (gone != vanished_) {
     // What was in it is lost.
     ctl_ = 0;
@@ -147,7 +154,7 @@ std::uint32_t Model::read(std::size_t offset, Who who) {
   ++counters.reads;
   counters.picoseconds += read_ps;
   if (offset == fcsr) ++counters.status_reads;
-  if (!begin_access(offset, who, false)) return fault_.kind == FaultKind::ones && !gated ? ~0U : 0;
+  if (!begin_access(offset, who, false)) return fault_.kind == FaultKind::ones && answers() ? ~0U : 0;
   if (offset == ctl) {
     if (end_declared_ && !end_seen_ && (ctl_ & data_end) == 0) {
       end_seen_ = true;
@@ -191,6 +198,59 @@ void Model::write(std::size_t offset, std::uint32_t value, Who who) {
     *held = {value, true, who};
   } else {
     violate("store to 0x%zx, where nothing can be written", offset);
+  }
+}
+
+bool Model::answers() const {
+  return !gated && (bus_gates_ & engine_bit) != 0 && (!traits.has_reset || (resets_ & engine_bit) != 0);
+}
+
+void Model::set_clocks(unsigned open_parts) {
+  bus_gates_ = (bus_gates_ & ~engine_bit) | ((open_parts & bus_gate) != 0 ? engine_bit : 0);
+  resets_ = (resets_ & ~engine_bit) | ((open_parts & reset_line) != 0 ? engine_bit : 0);
+  module_ = (open_parts & module_clock) != 0 ? 0x81000003 : 0;
+}
+
+std::uint64_t Model::module_hz() const {
+  constexpr std::uint64_t oscillator = 24'000'000;
+  std::uint64_t parent = oscillator;
+  if (field(module_, 24, 2) == 1) {
+    parent = (pll & clock_gate) == 0
+                 ? 0
+                 : oscillator * (field(pll, 8, 5) + traits.pll_bias) * (field(pll, 4, 2) + 1) / 2;
+  } else if (field(module_, 24, 2) != 0) {
+    parent = ~std::uint64_t{0};
+  }
+  return (parent >> field(module_, 16, 2)) / (field(module_, 0, 4) + 1);
+}
+
+std::uint32_t Model::read_clock(std::size_t offset) {
+  if (offset == clock_pll) return pll;
+  if (offset == clock_bus) return bus_gates_;
+  if (offset == clock_module) return module_;
+  if (offset == clock_reset && traits.has_reset) return resets_;
+  violate("load from the clock unit's 0x%zx, which is not the engine's", offset);
+  return 0;
+}
+
+void Model::write_clock(std::size_t offset, std::uint32_t value) {
+  ++clock_writes;
+  if (offset == clock_bus || (offset == clock_reset && traits.has_reset)) {
+    std::uint32_t& word = offset == clock_bus ? bus_gates_ : resets_;
+    if (value != (word | engine_bit))
+      violate("0x%08x to the clock unit's 0x%zx changes what it must not", value, offset);
+    if (value == word) violate("a store to the clock unit's 0x%zx for nothing", offset);
+    word = value;
+  } else if (offset == clock_module) {
+    if ((module_ & clock_gate) != 0) violate("the module clock is changed while it runs");
+    if ((value & clock_gate) != 0 && (value & ~clock_gate) != module_) {
+      violate("the module clock's gate is opened before its rate is set");
+    }
+    module_ = value;
+    const std::uint64_t hz = module_hz();
+    if (hz == 0 || hz > 150'000'000) violate("a module clock of %" PRIu64 " Hz", hz);
+  } else {
+    violate("store to the clock unit's 0x%zx, which is not the engine's", offset);
   }
 }
 
@@ -402,6 +462,10 @@ std::uint32_t Model::digest_word(std::size_t word) {
 void Model::try_block(std::uint64_t at) {
   if ((ctl_ & enable) == 0 || working_ || rx_count_ < block_words()) return;
   if (!digesting() && tx_count_ + block_words() > tx_words) return;
+  if ((module_ & clock_gate) == 0) {
+    tainted_ = true;
+    return;
+  }
   if (fault_active() && fault_.kind == FaultKind::stall) return;
   if (request_blocks_ == 0 && !digesting()) first_block();
   ++request_blocks_;

@@ -44,6 +44,8 @@ struct Traits {
   // As before, but the fifth word goes in unswapped: what the vendor's driver has for an A33, and Linux has
   // not.
   bool sha1_word4_plain = false;
+  bool has_reset = false;      // A31 and later: a bit of the clock unit holds the engine in reset
+  std::uint32_t pll_bias = 0;  // A31 and later: the PLL's N is one more than its field says
   // Whether the words of a block leave the input FIFO when its work begins, or when it is done: not known
   // of the silicon, so a driver must be right with both.
   bool early_fetch = true;
@@ -72,6 +74,16 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   [[nodiscard]] std::uint32_t read(std::size_t offset, Who who = 0);
   void write(std::size_t offset, std::uint32_t value, Who who = 0);
 
+  // The clock unit, by offset from its base. Strict as well: only the engine's own bits may change, none may
+  // be cleared, the rate is set before the gate, and is at most 150 MHz.
+  static constexpr std::uint64_t clock_base = 0x01c20000;
+  [[nodiscard]] std::uint32_t read_clock(std::size_t offset);
+  void write_clock(std::size_t offset, std::uint32_t value);
+  enum ClockPart : unsigned { bus_gate = 1, module_clock = 2, reset_line = 4 };
+  void set_clocks(unsigned open_parts);  // as a boot loader or the kernel does
+  [[nodiscard]] bool clocks_open() const { return answers() && (module_ >> 31) != 0; }
+  [[nodiscard]] std::uint64_t module_hz() const;
+
   // For the driver in the same process.
   [[nodiscard]] std::uint64_t now() const { return counters.picoseconds / 1000; }
 
@@ -87,8 +99,10 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   void leave();
 
   Traits traits;
-  std::uint64_t engine_ps = 0;  // time for one block
-  bool gated = false;           // clock gate closed
+  std::uint64_t engine_ps = 0;     // time for one block
+  bool gated = false;              // clock gate closed, whatever the clock unit says
+  std::uint32_t pll = 0x90001811;  // the A20's and A31's usual words differ; create_board sets them
+  std::uint64_t clock_writes = 0;
   Counters counters;
   std::uint64_t violations = 0;
   std::array<char, 240> first_violation{};
@@ -104,6 +118,7 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
     Who writer = 0;
   };
 
+  [[nodiscard]] bool answers() const;
   [[nodiscard]] bool begin_access(std::size_t offset, Who who, bool stop);
   [[nodiscard]] bool fault_active() const;
   void control(std::uint32_t value, Who who);
@@ -128,6 +143,11 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   [[nodiscard]] bool digesting() const;
   [[nodiscard]] std::size_t block_words() const;
   [[nodiscard]] Cell* cell(std::size_t offset);
+
+  static constexpr std::uint32_t engine_bit = 1U << 5;
+  std::uint32_t bus_gates_ = 0x161 | engine_bit;
+  std::uint32_t resets_ = 0x140 | engine_bit;
+  std::uint32_t module_ = 0x81000003;
 
   std::uint32_t ctl_ = 0;
   std::array<Cell, 8> key_{};

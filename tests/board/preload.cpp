@@ -99,10 +99,10 @@ __attribute__((constructor)) void power_on() {
 __attribute__((destructor)) void power_off() {
   Board& made = board();
   if (made.owner != getpid()) return;
-  for (const char* name : {"state", "mem", "compatible", ""}) {
-    std::array<char, PATH_MAX + 16> path{};
+  for (const char* name : board_files) {
+    std::array<char, PATH_MAX + 32> path{};
     std::snprintf(path.data(), path.size(), "%s/%s", made.folder.data(), name);
-    if (*name != '\0') unlink(path.data());
+    unlink(path.data());
   }
   std::array<char, PATH_MAX + 32> lock{};
   std::snprintf(lock.data(), lock.size(), "%s/sunxi-%llx.lock", made.folder.data(),
@@ -115,11 +115,32 @@ __attribute__((destructor)) void power_off() {
 
 constexpr std::string_view devices = "/sys/bus/platform/devices";
 
+constexpr std::string_view uio_devices = "/sys/class/uio";
+constexpr std::string_view uio_node = "/dev/uio1";
+
+// A path of the board's UIO device, as its files are called.
+const char* redirect_uio(std::string_view given, std::array<char, PATH_MAX + 64>& buffer) {
+  const int maps = board().state->uio;
+  const bool there = maps != 0 && (maps > 1 || given.find("map1") == std::string_view::npos);
+  const bool all = given == uio_devices;
+  if (given.starts_with(uio_devices)) given.remove_prefix(std::min(given.size(), uio_devices.size() + 1));
+  if (given.starts_with("/dev/")) given.remove_prefix(5);
+  const int size = std::snprintf(buffer.data(), buffer.size(), "%s/", board().folder.data());
+  std::snprintf(buffer.data() + size, buffer.size() - static_cast<std::size_t>(size), "%.*s",
+                there ? static_cast<int>(given.size()) : 6, there ? given.data() : "absent");
+  for (char* at = buffer.data() + size; *at != '\0'; ++at) {
+    if (*at == '/') *at = '-';
+  }
+  if (there && all) buffer[static_cast<std::size_t>(size)] = '\0';
+  return buffer.data();
+}
+
 // The path that stands for `path`, or `path` itself.
 const char* redirect(const char* path, std::array<char, PATH_MAX + 64>& buffer) {
   if (path == nullptr || path[0] != '/') return path;
   const std::string_view given(path);
   std::string_view name;
+  if (given.starts_with(uio_devices) || given == uio_node) return redirect_uio(given, buffer);
   if (given == "/dev/mem") {
     name = "mem";
   } else if (given == "/proc/device-tree/compatible" || given == "/sys/firmware/devicetree/base/compatible") {
@@ -173,6 +194,7 @@ bool driver_link(const char* path, char* target, std::size_t size, ssize_t& resu
 struct Window {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::size_t> bytes{0};
+  std::atomic<bool> is_clock{false};
 };
 std::array<Window, 256> windows;
 struct sigaction previous_action;  // what the program believes to be installed
@@ -214,7 +236,14 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     const Model::Who who = std::uint64_t{pid} << 32 | thread;
     std::uint32_t loaded = 0;
     model.enter(thread);
-    if (access.store) {
+    const std::size_t offset = address - begin;
+    if (window.is_clock.load(std::memory_order_relaxed)) {
+      if (access.store) {
+        model.write_clock(offset, access.value);
+      } else {
+        loaded = model.read_clock(offset);
+      }
+    } else if (access.store) {
       model.write(address - begin, access.value, who);
     } else {
       loaded = model.read(address - begin, who);
@@ -238,29 +267,35 @@ void install_handler() {
   next<SetAction>("sigaction")(SIGSEGV, &action, &previous_action);
 }
 
-bool is_memory(int descriptor) {
+bool is_file(int descriptor, const char* name) {
   if (descriptor < 0) return false;
   struct stat open_file {};
   struct stat memory {};
   std::array<char, PATH_MAX + 64> path{};
   if (fstat(descriptor, &open_file) != 0 || !S_ISREG(open_file.st_mode)) return false;
-  std::snprintf(path.data(), path.size(), "%s/mem", board().folder.data());
+  std::snprintf(path.data(), path.size(), "%s/%s", board().folder.data(), name);
   return stat(path.data(), &memory) == 0 && memory.st_dev == open_file.st_dev &&
          memory.st_ino == open_file.st_ino;
 }
 
 void* map_engine(std::size_t bytes, int protection, int flags, int descriptor, std::uint64_t offset,
-                 Map map) {
+                 bool is_uio, Map map) {
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  if (const int error = board().state->refuse_map; error != 0) {
+  const State& state = *board().state;
+  bool is_clock = offset == Model::clock_base;
+  int error = is_clock ? state.refuse_clock : state.refuse_map;
+  if (!is_clock && offset != state.base / page * page) error = EPERM;
+  if (is_uio) {
+    is_clock = offset == page;
+    error = static_cast<std::uint64_t>(state.uio) <= offset / page || offset % page != 0 ? EINVAL : 0;
+  } else if ((fcntl(descriptor, F_GETFL) & O_SYNC) != O_SYNC) {
+    give_up("/dev/mem is not open with O_SYNC");
+  }
+  if (bytes > page) error = EINVAL;
+  if (error != 0) {
     errno = error;
     return MAP_FAILED;
   }
-  if (offset != board().state->base / page * page || bytes > page) {
-    errno = EPERM;
-    return MAP_FAILED;
-  }
-  if ((fcntl(descriptor, F_GETFL) & O_SYNC) != O_SYNC) give_up("/dev/mem is not open with O_SYNC");
   if ((flags & MAP_SHARED) == 0 || protection != (PROT_READ | PROT_WRITE)) give_up("registers mapped oddly");
   install_handler();
   void* address = map(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -269,6 +304,7 @@ void* map_engine(std::size_t bytes, int protection, int flags, int descriptor, s
     std::uintptr_t none = 0;
     if (window.bytes.load() == 0 && window.begin.compare_exchange_strong(none, 1)) {
       window.bytes.store(page);
+      window.is_clock.store(is_clock);
       window.begin.store(reinterpret_cast<std::uintptr_t>(address), std::memory_order_release);
       return address;
     }
@@ -277,8 +313,10 @@ void* map_engine(std::size_t bytes, int protection, int flags, int descriptor, s
 }
 
 bool refused(const char* path) {
-  if (path == nullptr || std::strcmp(path, "/dev/mem") != 0) return false;
-  const int error = board().state->refuse_open;
+  if (path == nullptr) return false;
+  const bool memory = std::strcmp(path, "/dev/mem") == 0;
+  if (!memory && path != uio_node) return false;
+  const int error = memory ? board().state->refuse_open : board().state->refuse_uio;
   if (error != 0) errno = error;
   return error != 0;
 }
@@ -374,8 +412,9 @@ BOARD_EXPORT ssize_t __readlink_chk(const char* path, char* target, size_t size,
 BOARD_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int descriptor,
                         off_t offset) noexcept {
   static const auto real = next<Map>("mmap64");
-  if (is_memory(descriptor)) {
-    return map_engine(bytes, protection, flags, descriptor, static_cast<std::uint64_t>(offset), real);
+  const bool is_uio = is_file(descriptor, "uio1");
+  if (is_uio || is_file(descriptor, "mem")) {
+    return map_engine(bytes, protection, flags, descriptor, static_cast<std::uint64_t>(offset), is_uio, real);
   }
   return real(address, bytes, protection, flags, descriptor, offset);
 }
@@ -383,8 +422,9 @@ BOARD_EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, 
 BOARD_EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int descriptor,
                           off64_t offset) noexcept {
   static const auto real = next<Map>("mmap64");
-  if (is_memory(descriptor)) {
-    return map_engine(bytes, protection, flags, descriptor, static_cast<std::uint64_t>(offset), real);
+  const bool is_uio = is_file(descriptor, "uio1");
+  if (is_uio || is_file(descriptor, "mem")) {
+    return map_engine(bytes, protection, flags, descriptor, static_cast<std::uint64_t>(offset), is_uio, real);
   }
   return real(address, bytes, protection, flags, descriptor, offset);
 }

@@ -19,20 +19,27 @@
 namespace sunxi::board {
 namespace {
 
-constexpr std::uint64_t magic = 0x73756e7869'0002;
+constexpr std::uint64_t magic = 0x73756e7869'0003;
 
 constexpr Traits sun4i{.iv_readback_wrong = true};
 constexpr Traits sun7i{.iv_readback_wrong = false};
-constexpr Traits sun8i{.iv_readback_wrong = false, .has_cts_length = true, .sha1_big_endian = true};
+constexpr Traits sun6i{.iv_readback_wrong = false, .has_reset = true, .pll_bias = 1};
+constexpr Traits sun8i{.iv_readback_wrong = false,
+                       .has_cts_length = true,
+                       .sha1_big_endian = true,
+                       .has_reset = true,
+                       .pll_bias = 1};
 
 constexpr std::array socs{
     BoardSoc{"A10", "allwinner,sun4i-a10", "1c15000.crypto-engine", 0x01c15000, sun4i},
     BoardSoc{"A13", "allwinner,sun5i-a13", "1c15000.crypto-engine", 0x01c15000, sun4i},
     BoardSoc{"A20", "allwinner,sun7i-a20", "1c15000.crypto-engine", 0x01c15000, sun7i},
-    BoardSoc{"A31", "allwinner,sun6i-a31", "1c15000.crypto-engine", 0x01c15000, sun7i},
+    BoardSoc{"A31", "allwinner,sun6i-a31", "1c15000.crypto-engine", 0x01c15000, sun6i},
     BoardSoc{"A33", "allwinner,sun8i-a33", "1c15000.crypto-engine", 0x01c15000, sun8i},
     BoardSoc{"V3s", "allwinner,sun8i-v3s", "1c15000.crypto", 0x01c15000, sun8i},
 };
+
+constexpr unsigned all_clocks = Model::bus_gate | Model::module_clock | Model::reset_line;
 
 constexpr std::array<std::string_view, 6> fault_names{"none",  "stall", "overcount",
                                                       "zeros", "ones",  "wrong-data"};
@@ -111,7 +118,16 @@ bool create_board(const char* folder, std::string_view soc) {
   std::array<char, 128> compatible{};
   const int size = std::snprintf(compatible.data(), compatible.size(), "modelled,board%c%.*s", '\0',
                                  static_cast<int>(row->compatible.size()), row->compatible.data());
-  if (!write_file(folder, "mem", "") ||
+  std::array<char, 16> base{};
+  std::array<char, 16> clock_base{};
+  std::snprintf(base.data(), base.size(), "0x%08x\n", static_cast<unsigned>(row->base));
+  std::snprintf(clock_base.data(), clock_base.size(), "0x%08x\n", static_cast<unsigned>(Model::clock_base));
+  if (!write_file(folder, "mem", "") || !write_file(folder, "uio1", "") ||
+      !write_file(folder, "uio1-name", "crypto\n") ||
+      !write_file(folder, "uio1-maps-map0-addr", base.data()) ||
+      !write_file(folder, "uio1-maps-map0-offset", "0x0\n") ||
+      !write_file(folder, "uio1-maps-map1-addr", clock_base.data()) ||
+      !write_file(folder, "uio1-maps-map1-offset", "0x0\n") ||
       !write_file(folder, "compatible", {compatible.data(), static_cast<std::size_t>(size) + 1})) {
     return false;
   }
@@ -124,6 +140,7 @@ bool create_board(const char* folder, std::string_view soc) {
   state->base = row->base;
   std::memcpy(state->device.data(), row->device.data(), row->device.size());
   state->model.traits = row->traits;
+  state->model.pll = row->traits.pll_bias != 0 ? 0x90041811 : 0xa1009911;  // 600 MHz
   state->magic = magic;
   munmap(state, sizeof *state);
   Path complete;
@@ -161,17 +178,31 @@ bool configure_board(State& state, std::string_view key, std::string_view value)
       if (value != "none") std::memcpy(state.bound.data(), value.data(), value.size());
     }
   } else if (key == "gated") {
-    state.model.gated = value == "1" || value == "yes";
+    state.model.set_clocks(value == "1" || value == "yes" ? 0 : all_clocks);
+  } else if (key == "closed") {
+    unsigned open = all_clocks;
+    if (value.find("bus") != std::string_view::npos) open &= ~unsigned{Model::bus_gate};
+    if (value.find("module") != std::string_view::npos) open &= ~unsigned{Model::module_clock};
+    if (value.find("reset") != std::string_view::npos) open &= ~unsigned{Model::reset_line};
+    state.model.set_clocks(open);
+  } else if (key == "pll") {
+    std::uint64_t word = 0;
+    good = number(value, word);
+    if (good) state.model.pll = static_cast<std::uint32_t>(word);
   } else if (key == "early-fetch") {
     state.model.traits.early_fetch = value == "1" || value == "yes";
   } else if (key == "sha1-word4-plain") {
     state.model.traits.sha1_word4_plain = value == "1" || value == "yes";
-  } else if (key == "refuse-open" || key == "refuse-map") {
-    std::uint64_t error = 0;
-    good = number(value, error);
-    (key == "refuse-open" ? state.refuse_open : state.refuse_map) = static_cast<int>(error);
   } else {
-    good = false;
+    int* setting = key == "refuse-open"    ? &state.refuse_open
+                   : key == "refuse-map"   ? &state.refuse_map
+                   : key == "refuse-clock" ? &state.refuse_clock
+                   : key == "refuse-uio"   ? &state.refuse_uio
+                   : key == "uio"          ? &state.uio
+                                           : nullptr;
+    std::uint64_t word = 0;
+    good = setting != nullptr && number(value, word);
+    if (good) *setting = static_cast<int>(word);
   }
   state.model.leave();
   return good;

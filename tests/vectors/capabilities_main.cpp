@@ -66,8 +66,6 @@ const char* kernel_name(Digest digest) {
 // Why an engine's capability table lacks the algorithm.
 std::string engine_reason(const Soc& soc, const CipherSpec& spec) {
   if (soc.kind != EngineKind::sun4i_ss) return "this engine is not driven";
-  if (spec.mode == Mode::ctr && soc.errata.has(Erratum::ctr_byte_order))
-    return "erratum: the engine's counter is right for one block only";
   if (spec.mode == Mode::xts) return "the engine has no XTS";
   return "not driven in this mode";
 }

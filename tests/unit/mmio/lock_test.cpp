@@ -2,13 +2,16 @@
 // The engine's lock: exclusion, bounded waits, and when a holder counts as dead.
 #include "backends/mmio/lock.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <new>
 #include <thread>
 #include <vector>
@@ -153,6 +156,68 @@ TEST_CASE("lock: what a hostile peer may write into the file does no harm", "[lo
   fixture.shared.words.word = GENERATE(~std::uint64_t{0}, std::uint64_t{1}, EngineLock::waiters);
   fixture.shared.words.start_time = ~std::uint64_t{0};
   CHECK(fixture.lock.acquire(fixture.self, fixture.process) == Taken::no);
+}
+
+// The worst that somebody can do who may open the device, and so the file: other values all the time. Nobody
+// waits beyond the limit, and what is not in the file stays as it is.
+TEST_CASE("lock: an attacker who writes into the file all the time stops nobody for long", "[lock]") {
+  LockFixture fixture;
+  const pid_t attacker = fork();
+  if (attacker == 0) {
+    const std::uint64_t victim = fixture.self.token;
+    for (std::uint64_t value = 1;; value = value * 0x9e37'79b9'7f4a'7c15U + 1) {
+      constexpr int kinds = 5;
+      fixture.shared.words.word = value % kinds == 0   ? victim
+                                  : value % kinds == 1 ? victim | EngineLock::waiters
+                                  : value % kinds == 2 ? 0
+                                  : value % kinds == 3 ? (victim & ~std::uint64_t{0x7fffffff}) | 0x7ffffff0
+                                                       : value;
+      fixture.shared.words.start_time = value;
+      fixture.shared.words.last_user = value;
+      fixture.shared.stage = 1;
+    }
+  }
+  REQUIRE(attacker > 0);
+  while (fixture.shared.stage != 1) sched_yield();
+  for (int turn = 0; turn < 300; ++turn) {
+    if (fixture.lock.acquire(fixture.self, fixture.process) == Taken::no) continue;
+    static_cast<void>(fixture.lock.changed_hands(fixture.self));
+    fixture.lock.release(fixture.process);
+  }
+  CHECK(kill(attacker, 0) == 0);  // it was at it all the time
+  end(attacker);
+  fixture.shared.words.word = 0;
+  CHECK(fixture.lock.acquire(fixture.self, fixture.process) == Taken::yes);
+  fixture.lock.release(fixture.process);
+}
+
+TEST_CASE("lock: its file is closed to users who may not open the device", "[lock]") {
+  if (geteuid() != 0 || access("/run", W_OK) != 0) return;
+  constexpr std::uint64_t base = 0xfffffffffff0000;
+  const char* path = "/run/sunxi-fffffffffff0000.lock";
+  unlink(path);
+  const auto attempts = [&](bool exists) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
+      if (open(path, O_RDWR | O_CREAT, 0666) >= 0) _exit(2);
+      if (open(path, O_RDONLY) >= 0) _exit(3);
+      if (chmod(path, 0666) == 0 || unlink(path) == 0 || rename(path, "/tmp/stolen") == 0) _exit(4);
+      if (!exists && symlink("/etc/passwd", path) == 0) _exit(5);
+      _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  CHECK(attempts(false) == 0);
+  struct stat device {};
+  device.st_mode = S_IFCHR | 0660;
+  const char* why = nullptr;
+  const Descriptor file = open_lock_file(base, device, why);
+  REQUIRE(file);
+  CHECK(attempts(true) == 0);
+  unlink(path);
 }
 
 TEST_CASE("lock: a waiter gets it when it is released", "[lock]") {
