@@ -70,7 +70,7 @@ class Device {
   std::mutex mutex_;  // of opening
   bool opened_ = false;
   std::atomic<bool> proven_{false};
-  kernel::KeptDescriptor file_;
+  kernel::KeptDescriptor file_{true};
 };
 
 // The files of one process. Destructible however a fork freezes it.
@@ -94,9 +94,8 @@ class Devices {
  private:
   [[nodiscard]] Device* find_place(Device* beside) noexcept;
 
-  static constexpr std::size_t most_sessions = 8;  // of one file, ...
-  static constexpr std::size_t most_with_copies =
-      2 * most_sessions;  // ... and with the copies of sessions on it
+  static constexpr std::size_t most_sessions = 8;       // of one file, ...
+  static constexpr std::size_t most_with_copies = 128;  // ... and with copies, which have to be there
 
   const char* const path_;
   const std::size_t limit_;

@@ -27,6 +27,10 @@ std::atomic<std::uint64_t>& owner_of(int number) noexcept {
   return owners[static_cast<std::size_t>(number) % owners.size()];
 }
 
+// The signal that an open file would send when it is ready, if it were asked to send any: nobody asks a
+// device that is never waited for, so that it is a place for a mark. The default is 0.
+constexpr int mark = 61;
+
 std::uint64_t entry(std::uint64_t serial, int number) noexcept {
   return serial << number_bits | (static_cast<std::uint64_t>(number) & number_mask);
 }
@@ -57,8 +61,8 @@ int out_of_the_way(int number) noexcept {
   return moved;
 }
 
-KeptDescriptor::KeptDescriptor() noexcept
-    : serial_(last_serial.fetch_add(1, std::memory_order_relaxed) + 1) {}
+KeptDescriptor::KeptDescriptor(bool marked) noexcept
+    : serial_(last_serial.fetch_add(1, std::memory_order_relaxed) + 1), marked_(marked) {}
 
 KeptDescriptor::~KeptDescriptor() {
   drop();
@@ -73,7 +77,7 @@ KeptDescriptor::State KeptDescriptor::state(std::uint64_t now, bool look) noexce
       [[likely]]
     return State::ready;
   if (!is_taken()) {
-    switch (file_.state()) {
+    switch (found()) {
       case Descriptor::State::ours:
         looked_.store(now, std::memory_order_relaxed);
         owner.store(own, std::memory_order_relaxed);
@@ -88,6 +92,14 @@ KeptDescriptor::State KeptDescriptor::state(std::uint64_t now, bool look) noexce
   return State::closed;
 }
 
+// The mark is asked for last: in a sandbox no more than a look is allowed.
+Descriptor::State KeptDescriptor::found() const noexcept {
+  const Descriptor::State state = file_.state();
+  if (state == Descriptor::State::ours && marked_ && fcntl(file_.get(), F_GETSIG) != mark)
+    return Descriptor::State::stolen;
+  return state;
+}
+
 // Another object has adopted the same number since: ours was closed before that.
 bool KeptDescriptor::is_taken() const noexcept {
   const std::uint64_t own = entry(serial_, file_.get());
@@ -98,6 +110,7 @@ bool KeptDescriptor::is_taken() const noexcept {
 void KeptDescriptor::adopt(int number, std::uint64_t now) noexcept {
   drop();
   file_ = Descriptor(number);
+  if (marked_) fcntl(number, F_SETSIG, mark);
   looked_.store(now, std::memory_order_relaxed);
   owner_of(number).store(entry(serial_, number), std::memory_order_relaxed);
 }
@@ -110,7 +123,7 @@ bool KeptDescriptor::close() noexcept {
 }
 
 void KeptDescriptor::drop() noexcept {
-  if (file_ && (is_lost() || is_taken())) file_.forget();
+  if (file_ && (is_lost() || is_taken() || found() == Descriptor::State::stolen)) file_.forget();
   file_.reset();
   lost_.store(false, std::memory_order_relaxed);
 }

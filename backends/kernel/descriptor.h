@@ -23,7 +23,9 @@ namespace sunxi::kernel {
 // A descriptor that is used again and again.
 class KeptDescriptor {
  public:
-  KeptDescriptor() noexcept;
+  // All open files of one device have one identity. marked: what is adopted is marked itself, so that another
+  // open file of the same device at its number is not taken for it.
+  explicit KeptDescriptor(bool marked = false) noexcept;
   KeptDescriptor(const KeptDescriptor&) = delete;
   KeptDescriptor& operator=(const KeptDescriptor&) = delete;
   ~KeptDescriptor();
@@ -43,6 +45,7 @@ class KeptDescriptor {
   bool close() noexcept;                               // true if it was not ours any more
 
  private:
+  [[nodiscard]] Descriptor::State found() const noexcept;
   [[nodiscard]] bool is_taken() const noexcept;
   void drop() noexcept;
 
@@ -50,6 +53,7 @@ class KeptDescriptor {
   std::atomic<bool> lost_{false};
   std::atomic<std::uint64_t> looked_{0};  // Process::now() of the last look at it
   const std::uint64_t serial_;
+  const bool marked_;
 };
 
 }  // namespace sunxi::kernel
