@@ -137,19 +137,22 @@ bool Process::filtered() noexcept {
   const int number = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (number < 0) return true;
   const Descriptor file(number);
-  std::array<char, 8192> text{};
-  std::size_t have = 0;
-  while (have < text.size()) {
-    const ssize_t got = read(number, text.data() + have, text.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    have += static_cast<std::size_t>(got);
-  }
+  return filtered(number);
+}
+
+bool Process::filtered(int status) noexcept {
+  const ErrnoGuard guard;
+  std::array<char, 8192> buffer{};
+  ssize_t have = 0;
+  do {
+    have = pread(status, buffer.data(), buffer.size(), 0);
+  } while (have < 0 && errno == EINTR);
+  if (have <= 0) return true;
   constexpr std::string_view key = "\nSeccomp:\t";
-  const std::string_view status(text.data(), have);
-  const std::size_t at = status.find(key);
+  const std::string_view text(buffer.data(), static_cast<std::size_t>(have));
+  const std::size_t at = text.find(key);
   // A kernel that knows no filters shows no such line.
-  return have == 0 || (at != std::string_view::npos && status.substr(at + key.size(), 2) != "0\n");
+  return at != std::string_view::npos && text.substr(at + key.size(), 2) != "0\n";
 }
 
 std::uint64_t Process::now() const noexcept {

@@ -89,6 +89,8 @@ class Process {
   // Whether /proc/self/status shows a seccomp filter, or cannot be read. Three system calls; only to be
   // called when sandboxed() is false.
   [[nodiscard]] static bool filtered() noexcept;
+  // The same from /proc/self/status that this process has opened before: one system call, pread.
+  [[nodiscard]] static bool filtered(int status) noexcept;
 
   // Nanoseconds, monotonic, coarse (some milliseconds), no system call. Tests replace it.
   [[nodiscard]] virtual std::uint64_t now() const noexcept;

@@ -112,7 +112,11 @@ class HwRng final : public Source {
   [[nodiscard]] ReadResult read(std::span<std::uint8_t> out, std::uint64_t deadline) noexcept override {
     const ErrnoGuard guard;
     if (process_.sandboxed()) return {Read::absent, 0, "the process is in a sandbox", 0};
+    if (!under_seccomp_ && is_filtered())
+      return {Read::absent, 0, "the process is under a seccomp filter, see under_seccomp", 0};
     if (const ReadResult opened = open_device(); opened.read != Read::done) return opened;
+    if (!makes_children_here())
+      return {Read::absent, 0, "children of the process are in another namespace", 0};
     // A reader that the kernel still holds may still write: the device counts as slow.
     if (child_ != 0 && !reap()) return {Read::done, 0, nullptr, 0};
     Exchange* exchange = memory_.get();
@@ -151,18 +155,44 @@ class HwRng final : public Source {
           break;
       }
     }
-    if (!under_seccomp_ && Process::filtered())
-      return {Read::absent, 0, "the process is under a seccomp filter, see under_seccomp", 0};
-    int number = open(path_, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (number >= 0 && number <= STDERR_FILENO) {
-      // Others write to these numbers and believe in standard streams.
-      const int moved = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-      close(number);
-      number = moved;
-    }
+    const int number = open_apart(path_, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (number < 0) return {Read::absent, 0, "it cannot be opened", errno};
     device_ = Descriptor(number);
     return {Read::done, 0, nullptr, 0};
+  }
+
+  // Others write to the numbers up to 2 and believe in standard streams.
+  static int open_apart(const char* path, int flags) noexcept {
+    const int number = open(path, flags);
+    if (number < 0 || number > STDERR_FILENO) return number;
+    const int moved = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    close(number);
+    return moved;
+  }
+
+  // Filters come while a process lives, and one that kills does not let a file be opened. So the file that
+  // tells of it is kept open from the first use on.
+  bool is_filtered() noexcept {
+    if (status_ && status_.state() != Descriptor::State::ours) {
+      status_.forget();
+      lost_status_ = true;  // its number was taken; whether another may be opened, nobody tells
+    }
+    if (lost_status_) return true;
+    if (!status_) {
+      const int number = open_apart("/proc/self/status", O_RDONLY | O_CLOEXEC);
+      if (number < 0) return true;
+      status_ = Descriptor(number);
+    }
+    return Process::filtered(status_.get());
+  }
+
+  // After unshare or setns a child would be the first of a process namespace, and its end that namespace's.
+  static bool makes_children_here() noexcept {
+    std::array<char, 64> own{};
+    std::array<char, 64> children{};
+    const ssize_t own_size = readlink("/proc/self/ns/pid", own.data(), own.size());
+    const ssize_t size = readlink("/proc/self/ns/pid_for_children", children.data(), children.size());
+    return own_size > 0 && own_size == size && own == children;
   }
 
   bool start_child(Exchange& exchange, std::size_t wanted) noexcept {
@@ -213,6 +243,8 @@ class HwRng final : public Source {
   const bool under_seccomp_;
   const char* const path_;
   Descriptor device_;
+  Descriptor status_;
+  bool lost_status_ = false;
   SharedMemory memory_;
   pid_t child_ = 0;  // that has not been seen to end
 };
