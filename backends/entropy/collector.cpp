@@ -100,7 +100,10 @@ std::size_t Monitored::gather(std::span<std::uint8_t> out, std::uint64_t deadlin
   return have;
 }
 
-Collector::Collector(const Collector*, Process& process, std::vector<std::unique_ptr<Source>> sources) {
+Collector::Collector(Collector* inherited, Process& process, std::vector<std::unique_ptr<Source>> sources) {
+  if (inherited != nullptr) {
+    for (Monitored& source : inherited->sources_) source.let_go();
+  }
   sources_.reserve(sources.size());
   for (std::unique_ptr<Source>& source : sources) {
     if (source) sources_.emplace_back(std::move(source), process);

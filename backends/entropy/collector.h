@@ -35,6 +35,7 @@ class Monitored {
   // Tested bytes into `out`, all of it or nothing; the number.
   [[nodiscard]] std::size_t gather(std::span<std::uint8_t> out, std::uint64_t deadline) noexcept;
   [[nodiscard]] const char* name() const noexcept { return source_->name(); }
+  void let_go() noexcept { source_->let_go(); }
 
  private:
   void rest() noexcept;
@@ -57,7 +58,7 @@ class Monitored {
 class Collector {
  public:
   // Throws std::bad_alloc. `process` outlives the collector.
-  Collector(const Collector* inherited, Process& process, std::vector<std::unique_ptr<Source>> sources);
+  Collector(Collector* inherited, Process& process, std::vector<std::unique_ptr<Source>> sources);
 
   struct Gathered {
     std::array<std::uint8_t, bytes_per_source * most_sources> bytes;  // the caller wipes it

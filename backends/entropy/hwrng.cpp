@@ -78,9 +78,11 @@ class SharedMemory {
   SharedMemory() = default;
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory() {
-    // Not cleared: it is after each read, and a forked child that ends shares it with its parent.
+  ~SharedMemory() { unmap(); }
+  // Not cleared: it is after each read, and a forked child that ends shares it with its parent.
+  void unmap() noexcept {
     if (exchange_ != nullptr) munmap(exchange_, sizeof(Exchange));
+    exchange_ = nullptr;
   }
   // Null without memory.
   Exchange* get() noexcept {
@@ -108,6 +110,14 @@ class HwRng final : public Source {
   }
 
   [[nodiscard]] const char* name() const noexcept override { return path_; }
+
+  void let_go() noexcept override {
+    if (let_go_.exchange(true)) return;
+    const ErrnoGuard guard;
+    device_.reset();
+    status_.reset();
+    memory_.unmap();
+  }
 
   [[nodiscard]] ReadResult read(std::span<std::uint8_t> out, std::uint64_t deadline) noexcept override {
     const ErrnoGuard guard;
@@ -245,6 +255,7 @@ class HwRng final : public Source {
   Descriptor device_;
   Descriptor status_;
   bool lost_status_ = false;
+  std::atomic<bool> let_go_{false};
   SharedMemory memory_;
   pid_t child_ = 0;  // that has not been seen to end
 };

@@ -46,6 +46,10 @@ class Source {
 
   // At most out.size() bytes into `out`, waiting no longer than until `deadline` of fine_clock().
   [[nodiscard]] virtual ReadResult read(std::span<std::uint8_t> out, std::uint64_t deadline) noexcept = 0;
+
+  // In the child of a fork, where this one is not used any more: closes what it inherited. A thread of the
+  // parent may have been inside. By any number of threads.
+  virtual void let_go() noexcept {}
 };
 
 // What the configuration key rand_extra says.

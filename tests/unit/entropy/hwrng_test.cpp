@@ -2,7 +2,12 @@
 // /dev/hwrng's reader over files that behave as a device may: bounds of time, children, descriptors.
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +16,9 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -141,6 +148,59 @@ TEST_CASE("a descriptor that the application has taken is not read and not close
   close(expected);
   close(ends[0]);
   close(ends[1]);
+}
+
+TEST_CASE("what a fork inherits is let go, once") {
+  Process process;
+  const std::size_t before = descriptors();
+  const auto source = make_hwrng(process, false, "/dev/urandom");
+  std::array<std::uint8_t, 64> out{};
+  static_cast<void>(source->read(out, fine_clock() + 10 * second));
+  source->let_go();
+  source->let_go();
+  CHECK(descriptors() == before);
+}
+
+// What `work` returns, in a child.
+template <class Work>
+bool in_child(Work&& work) {
+  const pid_t child = fork();
+  if (child == 0) _exit(work() ? 0 : 1);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST_CASE("a filter that comes later, and would kill, is seen before any call that it could mind") {
+  CHECK(in_child([] {
+    Process process;
+    const auto source = make_hwrng(process, false, "/dev/urandom");
+    std::array<std::uint8_t, 64> out{};
+    if (source->read(out, fine_clock() + 10 * second).read == Read::absent) return true;  // filtered already
+    static const sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_clone, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_openat, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    sock_fprog program{std::size(filter), const_cast<sock_filter*>(filter)};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      return false;
+    return source->read(out, fine_clock() + second).read == Read::absent;
+  }));
+}
+
+TEST_CASE("no reader becomes the first process of another namespace") {
+  if (getuid() != 0) return;
+  CHECK(in_child([] {
+    Process process;
+    const auto source = make_hwrng(process, true, "/dev/urandom");
+    std::array<std::uint8_t, 64> out{};
+    if (unshare(CLONE_NEWPID) != 0) return true;  // a container that may not
+    if (source->read(out, fine_clock() + second).read != Read::absent) return false;
+    return in_child([] { return getpid() == 1; });
+  }));
 }
 
 std::atomic<int> handled{0};
