@@ -80,7 +80,8 @@ Descriptor::State Descriptor::state() const noexcept {
   FileId now;
   const int error = raw_fstat(number_, now);
   if (error == 0) return now == id_ ? State::ours : State::stolen;
-  return error == EACCES || error == EPERM ? State::sandboxed : State::stolen;
+  // Only that a number is closed is an answer about it; all else is a filter's.
+  return error == EBADF ? State::stolen : State::sandboxed;
 }
 
 void Descriptor::reset() noexcept {
@@ -127,7 +128,7 @@ bool Process::sandboxed() noexcept {
   if (sandboxed_.load(std::memory_order_relaxed)) return true;
   FileId unused;
   const int error = raw_fstat(-1, unused);  // EBADF wherever the call is let through
-  if (error != EACCES && error != EPERM) return false;
+  if (error == EBADF) return false;
   sandboxed_.store(true, std::memory_order_relaxed);
   return true;
 }

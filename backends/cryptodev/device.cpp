@@ -146,7 +146,9 @@ KernelSession::State KernelSession::settle(State state) noexcept {
 
 Fault KernelSession::open(SessionOp operation, std::uint64_t now, Device* beside) noexcept {
   // A file that has sessions was looked at some time ago, and one that is not ours gets no key's address.
-  for (;;) {
+  // Each that turns out lost is joined by nobody any more; a new one is ours, unless somebody is at our
+  // numbers.
+  for (std::size_t tries = 0;; ++tries) {
     if (const Fault fault = devices_.join(device_, beside, now)) return fault;
     const State found = settle(device_->state(now, true));
     if (found == State::ready) break;
@@ -155,6 +157,7 @@ Fault KernelSession::open(SessionOp operation, std::uint64_t now, Device* beside
       return {.step = Step::open, .error = EACCES};
     }
     if (beside != nullptr) return {.step = Step::copy, .error = EBADF};
+    if (tries == devices_.limit()) return {.step = Step::open, .error = EBADF};
   }
   if (const int error = device_->call(open_session, &operation); error != 0) {
     leave();

@@ -84,6 +84,7 @@ class Devices {
   // Sessions that there may be on all of them.
   [[nodiscard]] static std::size_t session_limit() noexcept;
 
+  [[nodiscard]] std::size_t limit() const noexcept { return limit_; }  // of files
   // A place for a session, on a file that is open. `beside`: on this one, for a copy of a session there.
   [[nodiscard]] Fault join(Device*& device, Device* beside, std::uint64_t now) noexcept;
   // Gives the place back. One file without sessions is kept.

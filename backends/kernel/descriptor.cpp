@@ -62,7 +62,7 @@ int out_of_the_way(int number) noexcept {
 }
 
 KeptDescriptor::KeptDescriptor(bool marked) noexcept
-    : serial_(last_serial.fetch_add(1, std::memory_order_relaxed) + 1), marked_(marked) {}
+    : serial_(last_serial.fetch_add(1, std::memory_order_relaxed) + 1), wants_mark_(marked) {}
 
 KeptDescriptor::~KeptDescriptor() {
   drop();
@@ -95,9 +95,10 @@ KeptDescriptor::State KeptDescriptor::state(std::uint64_t now, bool look) noexce
 // The mark is asked for last: in a sandbox no more than a look is allowed.
 Descriptor::State KeptDescriptor::found() const noexcept {
   const Descriptor::State state = file_.state();
-  if (state == Descriptor::State::ours && marked_ && fcntl(file_.get(), F_GETSIG) != mark)
-    return Descriptor::State::stolen;
-  return state;
+  if (state != Descriptor::State::ours || !marked_) return state;
+  // A filter that refuses the question says nothing about the file.
+  const int found = fcntl(file_.get(), F_GETSIG);
+  return found < 0 || found == mark ? state : Descriptor::State::stolen;
 }
 
 // Another object has adopted the same number since: ours was closed before that.
@@ -110,7 +111,7 @@ bool KeptDescriptor::is_taken() const noexcept {
 void KeptDescriptor::adopt(int number, std::uint64_t now) noexcept {
   drop();
   file_ = Descriptor(number);
-  if (marked_) fcntl(number, F_SETSIG, mark);
+  marked_ = wants_mark_ && fcntl(number, F_SETSIG, mark) == 0;
   looked_.store(now, std::memory_order_relaxed);
   owner_of(number).store(entry(serial_, number), std::memory_order_relaxed);
 }

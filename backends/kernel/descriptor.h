@@ -53,7 +53,8 @@ class KeptDescriptor {
   std::atomic<bool> lost_{false};
   std::atomic<std::uint64_t> looked_{0};  // Process::now() of the last look at it
   const std::uint64_t serial_;
-  const bool marked_;
+  const bool wants_mark_;
+  bool marked_ = false;  // a filter may refuse it
 };
 
 }  // namespace sunxi::kernel

@@ -650,6 +650,44 @@ TEST_CASE("sandboxes") {
         }) == 0);
 }
 
+TEST_CASE("a filter that refuses a look, or the mark, opens no file after the other") {
+  Bed bed;
+  if (is_real(bed)) return;
+  const Bytes key = Random(15).bytes(16);
+  for (const bool before : {true, false}) {
+    INFO("in use before " << before);
+    // Without marks a file is known by its identity alone.
+    CHECK(in_child([&] {
+            bed.options.under_seccomp = true;
+            bed.reset();
+            KeySlot slot;
+            const auto opens = bed.control->count("opens");
+            if (before && !serves(*bed.backend, slot, key, 1)) return 1;
+            if (!refuse(SYS_fcntl, ENOSYS)) return 2;
+            for (std::uint64_t i = 0; i < 20; ++i) {
+              bed.process.time += 100'000'000;
+              if (!serves(*bed.backend, slot, key, i)) return 3;
+            }
+            return bed.control->count("opens") - opens == 1 ? 0 : 4;
+          }) == 0);
+    // What is not answered is a sandbox.
+    CHECK(in_child([&] {
+            bed.options.under_seccomp = true;
+            bed.reset();
+            KeySlot slot;
+            const auto opens = bed.control->count("opens");
+            if (before && !serves(*bed.backend, slot, key, 1)) return 1;
+            if (!refuse(SYS_fstat, ENOSYS)) return 2;
+            for (std::uint64_t i = 0; i < 20; ++i) {
+              bed.process.time += 100'000'000;
+              if (ask(*bed.backend, slot, key, {}, Bytes(64)).result.outcome != Outcome::unavailable)
+                return 3;
+            }
+            return bed.control->count("opens") - opens == (before ? 1U : 0U) ? 0 : 4;
+          }) == 0);
+  }
+}
+
 TEST_CASE("threads") {
   Bed bed;
   constexpr std::size_t thread_count = 16;
