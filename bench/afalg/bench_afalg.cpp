@@ -21,66 +21,14 @@
 #include <vector>
 
 #include "backends/afalg/afalg.h"
+#include "bench/side_by_side.h"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace sunxi::bench;
+
 constexpr int skipped = 77;
 constexpr std::size_t most = 65536;
-constexpr int turns = 25;  // per round, whose median counts: other load on the machine meets all alike
-
-std::optional<sunxi::CipherSpec> spec_of(std::string_view name) {
-  using sunxi::Cipher;
-  using sunxi::Mode;
-  struct Family {
-    std::string_view name;
-    Cipher cipher;
-    std::uint16_t key_bytes;
-  };
-  struct Suffix {
-    std::string_view name;
-    Mode mode;
-  };
-  constexpr std::array families{
-      Family{"AES-128", Cipher::aes, 16},  Family{"AES-192", Cipher::aes, 24},
-      Family{"AES-256", Cipher::aes, 32},  Family{"DES-EDE3", Cipher::des3, 24},
-      Family{"DES-EDE", Cipher::des3, 16}, Family{"DES", Cipher::des, 8},
-  };
-  constexpr std::array suffixes{Suffix{"ECB", Mode::ecb}, Suffix{"CBC", Mode::cbc}, Suffix{"CTR", Mode::ctr},
-                                Suffix{"XTS", Mode::xts}};
-  const std::size_t dash = name.rfind('-');
-  if (dash == std::string_view::npos) return std::nullopt;
-  for (const Family& family : families) {
-    for (const Suffix& suffix : suffixes) {
-      if (family.name != name.substr(0, dash) || suffix.name != name.substr(dash + 1)) continue;
-      const std::uint8_t block_bytes = family.cipher == Cipher::aes ? 16 : 8;
-      return sunxi::CipherSpec{
-          .cipher = family.cipher,
-          .mode = suffix.mode,
-          .key_bytes = static_cast<std::uint16_t>(family.key_bytes * (suffix.mode == Mode::xts ? 2 : 1)),
-          .block_bytes = block_bytes,
-          .iv_bytes = suffix.mode == Mode::ecb ? std::uint8_t{0} : block_bytes};
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<sunxi::DigestSpec> digest_of(std::string_view name) {
-  using sunxi::Digest;
-  struct Known {
-    std::string_view name;
-    sunxi::DigestSpec spec;
-  };
-  constexpr std::array digests{
-      Known{"MD5", {Digest::md5, 64, 16}},          Known{"SHA1", {Digest::sha1, 64, 20}},
-      Known{"SHA2-224", {Digest::sha224, 64, 28}},  Known{"SHA2-256", {Digest::sha256, 64, 32}},
-      Known{"SHA2-384", {Digest::sha384, 128, 48}}, Known{"SHA2-512", {Digest::sha512, 128, 64}},
-  };
-  for (const Known& known : digests) {
-    if (known.name == name) return known.spec;
-  }
-  return std::nullopt;
-}
 
 // Chosen by the driver that the backend uses, so that both loops run on the same one. Hashes have no key.
 int open_bare(const char* type, const char* driver, std::span<const std::uint8_t> key) {
@@ -136,34 +84,6 @@ class Bare {
   alignas(cmsghdr) std::array<std::uint8_t, CMSG_SPACE(4) + CMSG_SPACE(20)> control_{};
 };
 
-template <class Request>
-double rate(Clock::duration time, std::size_t batch, Request request) {
-  std::size_t count = 0;
-  const Clock::time_point start = Clock::now();
-  Clock::duration passed{};
-  do {
-    for (std::size_t i = 0; i < batch; ++i) request();
-    count += batch;
-    passed = Clock::now() - start;
-  } while (passed < time);
-  return static_cast<double>(count) / std::chrono::duration<double>(passed).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-int number_or(const char* text, int otherwise) {
-  return text == nullptr ? otherwise
-                         : static_cast<int>(std::clamp(std::strtol(text, nullptr, 10), 1L, 100000L));
-}
-
-struct Timing {
-  int rounds;
-  std::chrono::microseconds slice;
-};
-
 int measure_digest(sunxi::Backend& backend, const sunxi::DigestSpec& spec, std::string_view name,
                    Timing timing) {
   constexpr std::size_t longest = std::size_t{1} << 20U;
@@ -192,24 +112,14 @@ int measure_digest(sunxi::Backend& backend, const sunxi::DigestSpec& spec, std::
     std::exit(1);
   };
   std::printf("%s on %s, %d rounds of %d ms; messages a second\n", name.data(), driver.data(), timing.rounds,
-              static_cast<int>(timing.slice.count() / 1000));
+              static_cast<int>(timing.round.count() / 1000));
   std::printf("%7s %12s %12s %7s\n", "bytes", "bare", "backend", "ratio");
   for (const std::size_t size : {std::size_t{16}, std::size_t{256}, std::size_t{1024}, std::size_t{8192},
                                  std::size_t{16384}, std::size_t{65536}, longest}) {
     bytes = size;
     const std::size_t batch = std::clamp<std::size_t>(32768 / bytes, 1, 32);
-    std::array<std::vector<double>, 2> rates;
-    std::vector<double> ratios;
-    for (int round = 0; round < timing.rounds; ++round) {
-      std::array<std::vector<double>, 2> turn_rates;
-      for (int turn = 0; turn < turns; ++turn) {
-        turn_rates[0].push_back(rate(timing.slice / turns, batch, bare));
-        turn_rates[1].push_back(rate(timing.slice / turns, batch, serve));
-      }
-      for (std::size_t i = 0; i < rates.size(); ++i) rates[i].push_back(median(turn_rates[i]));
-      ratios.push_back(rates[1].back() / rates[0].back());
-    }
-    std::printf("%7zu %12.0f %12.0f %7.3f\n", bytes, median(rates[0]), median(rates[1]), median(ratios));
+    const Comparison one = compare(timing, batch, bare, serve);
+    std::printf("%7zu %12.0f %12.0f %7.3f\n", bytes, one.bare, one.backend, one.ratio);
     std::fflush(stdout);
     if (out[0] != out[1]) {
       std::fprintf(stderr, "bench_afalg: the digests differ\n");
@@ -237,15 +147,15 @@ int main(int count, char** arguments) {
     --count;
     ++arguments;
   }
-  const auto spec = spec_of(name);
+  const auto spec = cipher_of(name);
   const int rounds = number_or(count > 1 ? arguments[1] : nullptr, 7);
-  const std::chrono::microseconds slice(1000 * number_or(count > 2 ? arguments[2] : nullptr, 300));
+  const Timing timing{.rounds = rounds,
+                      .round = std::chrono::milliseconds(number_or(count > 2 ? arguments[2] : nullptr, 300))};
 
   sunxi::Process process;
   process.set_log_level(sunxi::LogLevel::info);
   const auto backend = sunxi::make_afalg_backend(process, options);
-  if (const auto digest = digest_of(name))
-    return measure_digest(*backend, *digest, name, {.rounds = rounds, .slice = slice});
+  if (const auto digest = digest_of(name)) return measure_digest(*backend, *digest, name, timing);
   if (!spec || !backend->supports(*spec)) {
     std::fprintf(stderr, "bench_afalg: no algorithm %s\n", name.data());
     return 2;
@@ -285,32 +195,21 @@ int main(int count, char** arguments) {
   Bare bare(number, spec->iv_bytes);
 
   std::printf("%s encryption on %s, %d rounds of %d ms; requests a second\n", name.data(), driver.data(),
-              rounds, static_cast<int>(slice.count() / 1000));
+              rounds, static_cast<int>(timing.round.count() / 1000));
   std::printf("%7s %12s %12s %7s %12s %12s %7s\n", "bytes", "bare", "backend", "ratio", "bare inpl.",
               "in place", "ratio");
   for (const std::size_t bytes : {16U, 256U, 1024U, 8192U, 16384U, 65536U}) {
     const std::size_t batch = std::clamp<std::size_t>(32768 / bytes, 1, 32);
-    std::array<std::vector<double>, 4> rates;
     request.length = bytes;
-    for (int round = 0; round < rounds; ++round) {
-      std::array<std::vector<double>, 4> turn_rates;
-      for (int turn = 0; turn < turns; ++turn) {
-        turn_rates[0].push_back(rate(slice / turns, batch, [&] { bare.request(in, out, bytes); }));
-        request.out = out;
-        turn_rates[1].push_back(rate(slice / turns, batch, serve));
-        turn_rates[2].push_back(rate(slice / turns, batch, [&] { bare.request(in, in, bytes); }));
-        request.out = in;
-        turn_rates[3].push_back(rate(slice / turns, batch, serve));
-      }
-      for (std::size_t i = 0; i < rates.size(); ++i) rates[i].push_back(median(turn_rates[i]));
-    }
-    std::array<std::vector<double>, 2> ratios;
-    for (std::size_t i = 0; i < rates[0].size(); ++i) {
-      ratios[0].push_back(rates[1][i] / rates[0][i]);
-      ratios[1].push_back(rates[3][i] / rates[2][i]);
-    }
-    std::printf("%7zu %12.0f %12.0f %7.3f %12.0f %12.0f %7.3f\n", bytes, median(rates[0]), median(rates[1]),
-                median(ratios[0]), median(rates[2]), median(rates[3]), median(ratios[1]));
+    const auto beside = [&](std::uint8_t* to) {
+      request.out = to;
+      return compare(
+          timing, batch, [&] { bare.request(in, to, bytes); }, serve);
+    };
+    const Comparison apart = beside(out);
+    const Comparison in_place = beside(in);
+    std::printf("%7zu %12.0f %12.0f %7.3f %12.0f %12.0f %7.3f\n", bytes, apart.bare, apart.backend,
+                apart.ratio, in_place.bare, in_place.backend, in_place.ratio);
     std::fflush(stdout);
   }
   backend->release(slot);
