@@ -151,7 +151,7 @@ class Backend {
   // A message: any number of `extend`, the first of which opens a session in an empty slot, then `conclude`,
   // which writes spec.digest_bytes and empties the slot, or `abandon`, which only empties it. After an
   // outcome other than `served` the session is lost and the slot is empty. A session from before a fork is
-  // lost: `unavailable`.
+  // lost: `busy`, as the process may open others.
   [[nodiscard]] virtual Outcome extend(KeySlot&, const DigestSpec&, const std::uint8_t*,
                                        std::size_t) noexcept {
     return Outcome::unsupported;

@@ -27,6 +27,7 @@ const OSSL_DISPATCH* des_dispatch(Mode) noexcept {
 
 #include "backends/process.h"
 #include "provider/dispatch.h"
+#include "provider/libcrypto.h"
 #include "provider/tls_record.h"
 
 namespace sunxi {
@@ -392,6 +393,9 @@ const OSSL_DISPATCH* table() noexcept {
 }  // namespace
 
 const OSSL_DISPATCH* des_dispatch(Mode mode) noexcept {
+  if (!are_libcrypto_s(
+          {any(DES_set_key_unchecked), any(DES_set_odd_parity), any(DES_ecb_encrypt), any(DES_ncbc_encrypt)}))
+    return nullptr;
   switch (mode) {
     case Mode::ecb:
       return table<Mode::ecb>();

@@ -9,8 +9,9 @@
 
 namespace sunxi {
 
-// For Mode::ecb or Mode::cbc, else null; null where libcrypto was built without those functions. The first
-// argument of newctx is the OSSL_LIB_CTX whose random generator makes random keys and MACs.
+// For Mode::ecb or Mode::cbc, else null; null where libcrypto was built without those functions or the
+// program has its own in their place. The first argument of newctx is the OSSL_LIB_CTX whose random generator
+// makes random keys and MACs.
 [[nodiscard]] const OSSL_DISPATCH* des_dispatch(Mode mode) noexcept;
 
 }  // namespace sunxi

@@ -204,6 +204,8 @@ class DigestContext {
     return good ? 1 : 0;
   }
 
+  [[nodiscard]] const Provider& provider() const noexcept { return *provider_; }
+
   static constexpr std::size_t block_bytes = digest_rows[Row].spec.block_bytes;
   static constexpr std::size_t digest_bytes = digest_rows[Row].spec.digest_bytes;
 
@@ -230,7 +232,7 @@ class DigestContext {
     Router& router = provider_->router;
     limit_ = router.digest_limit(Row);
     if (length < limit_ || !router.digest_ready(Row, length)) return software(in, length) != 0;
-    if (router.hashes_messages(Row) && Core::counted(state_) == 0 && commit(in, length)) return true;
+    if (router.hashes_messages(Row) && Core::is_at_start(state_) && commit(in, length)) return true;
     std::size_t by_others = 0;
     const std::size_t all = length;
     if constexpr (Core::words) {
@@ -265,7 +267,7 @@ class DigestContext {
   bool commit(const unsigned char* in, std::size_t length) noexcept {
     DigestSession session;
     if (!provider_->router.begin(Row, session, in, length)) return false;
-    committed_ = new (std::nothrow) Committed;
+    if (length <= max_kept || can_be_copied(session)) committed_ = new (std::nothrow) Committed;
     if (committed_ == nullptr) {
       provider_->router.abandon(session);
       return false;
@@ -273,6 +275,15 @@ class DigestContext {
     committed_->session = session;
     committed_->kept.append(in, length);
     limit_ = 0;
+    return true;
+  }
+
+  // Seen before what software could go on from is given up: a signature's last step is a copy of its
+  // message (EVP_DigestSignFinal).
+  [[nodiscard]] bool can_be_copied(const DigestSession& session) const noexcept {
+    DigestSession copy;
+    if (!provider_->router.clone(session, copy)) return false;
+    provider_->router.abandon(copy);
     return true;
   }
 
@@ -301,7 +312,9 @@ class DigestContext {
   }
 
   bool extend(const unsigned char* in, std::size_t length) noexcept {
-    if (!is_lost() && provider_->router.extend(Row, committed_->session, in, length)) {
+    const bool last_chance = status() == Kept::Status::whole && length > max_kept - committed_->kept.size();
+    if (!is_lost() && (!last_chance || can_be_copied(committed_->session)) &&
+        provider_->router.extend(Row, committed_->session, in, length)) {
       committed_->kept.append(in, length);
       return true;
     }
@@ -431,17 +444,26 @@ void digest_copyctx(void* out, void* in) noexcept {
   if (out != in && out != nullptr) context<Row>(out).assign(context<Row>(in));
 }
 
-int set_ssl3_params(const OSSL_PARAM params[], auto&& absorb) noexcept {
+// As the default provider of the release that this is built for: 4.0 refuses what it used to overlook.
+template <class Absorb>
+int set_ssl3_params(const Provider& provider, const OSSL_PARAM params[], Absorb&& absorb) noexcept {
+  constexpr bool is_strict = OPENSSL_VERSION_MAJOR >= 4;
   if (params == nullptr) return 1;
   const OSSL_PARAM* found = OSSL_PARAM_locate_const(params, OSSL_DIGEST_PARAM_SSL3_MS);
-  if (found == nullptr || found->data_type != OSSL_PARAM_OCTET_STRING) return 1;
+  if (found == nullptr) return 1;
+  if (is_strict && OSSL_PARAM_locate_const(found + 1, OSSL_DIGEST_PARAM_SSL3_MS) != nullptr) {
+    provider.core.raise(Reason::bad_parameter, "%s is given twice", OSSL_DIGEST_PARAM_SSL3_MS);
+    return 0;
+  }
+  if (found->data_type != OSSL_PARAM_OCTET_STRING) return is_strict ? 0 : 1;
   return absorb(static_cast<const unsigned char*>(found->data), found->data_size);
 }
 
 template <std::size_t Row>
 int digest_set_ctx_params(void* opaque, const OSSL_PARAM params[]) noexcept {
-  return set_ssl3_params(params, [&](const unsigned char* secret, std::size_t bytes) {
-    return context<Row>(opaque).absorb_ssl3_master_secret(secret, bytes);
+  DigestContext<Row>& digest = context<Row>(opaque);
+  return set_ssl3_params(digest.provider(), params, [&](const unsigned char* secret, std::size_t bytes) {
+    return digest.absorb_ssl3_master_secret(secret, bytes);
   });
 }
 
@@ -524,12 +546,20 @@ constexpr auto dispatch_makers(std::index_sequence<Rows...>) noexcept {
   return std::array{dispatch<Rows>...};
 }
 
+template <std::size_t... Rows>
+bool is_usable(std::size_t row, std::index_sequence<Rows...>) noexcept {
+  return ((row != Rows || DigestContext<Rows>::Core::is_usable()) && ...);
+}
+bool is_usable(std::size_t row) noexcept {
+  return is_usable(row, std::make_index_sequence<digest_count>());
+}
+
 }  // namespace
 
 std::vector<OSSL_DISPATCH> offer_digest(const Software& software, std::size_t row) {
   static constexpr auto makers = dispatch_makers(std::make_index_sequence<digest_count>());
   const SoftwareDigest& constants = software.digest(row);
-  if (constants.get_params == nullptr || constants.gettable_params == nullptr) return {};
+  if (constants.get_params == nullptr || constants.gettable_params == nullptr || !is_usable(row)) return {};
   return makers[row](constants);
 }
 

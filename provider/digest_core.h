@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "backends/backend.h"
+#include "provider/libcrypto.h"
 
 // C throws nothing: only where GCC knows that can a noexcept function end in a jump to them.
 #ifndef __clang__
@@ -35,8 +36,9 @@ extern "C" {
 
 namespace sunxi {
 
-// DigestCore<D>: State, init, update, final, and
+// DigestCore<D>: State, init, update, final, is_usable (whether libcrypto's functions are what we call), and
 //   counted   all bytes since init
+//   is_at_start   whether there is none
 //   buffered  those of them that are an unfinished block, at buffer(), as they came
 //   get_words, set_words   the chaining state: word_count numbers of type Word (AbsorbRequest::state)
 //   get_bits, set_bits     the count of all bits, as two numbers of type Word
@@ -97,6 +99,7 @@ struct CommonCore {
     state.num = static_cast<decltype(state.num)>(bytes);
   }
   static std::uint64_t counted(const State& state) noexcept { return counted_bytes(state); }
+  static bool is_at_start(const State& state) noexcept { return (state.Nl | state.Nh) == 0; }
   static void skip(State& state, std::size_t bytes) noexcept requires(words) {
     add_bits(state.Nl, state.Nh, bytes);
   }
@@ -119,6 +122,7 @@ struct DigestCore<Digest::md5> : CommonCore<MD5_CTX, std::uint32_t, 4> {
     state.D = 0x10325476;
     start(state);
   }
+  static bool is_usable() noexcept { return are_libcrypto_s({any(MD5_Update), any(MD5_Final)}); }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return MD5_Update(&state, in, length);
   }
@@ -148,6 +152,7 @@ struct DigestCore<Digest::sha1> : CommonCore<SHA_CTX, std::uint32_t, 5> {
     state.h4 = 0xc3d2e1f0;
     start(state);
   }
+  static bool is_usable() noexcept { return are_libcrypto_s({any(SHA1_Update), any(SHA1_Final)}); }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA1_Update(&state, in, length);
   }
@@ -177,6 +182,7 @@ struct ArrayCore : CommonCore<State, Word, 8> {
 };
 
 struct Sha256Core : ArrayCore<SHA256_CTX, std::uint32_t> {
+  static bool is_usable() noexcept { return are_libcrypto_s({any(SHA256_Update), any(SHA256_Final)}); }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA256_Update(&state, in, length);
   }
@@ -201,6 +207,7 @@ struct DigestCore<Digest::sha256> : Sha256Core {
 };
 
 struct Sha512Core : ArrayCore<SHA512_CTX, std::uint64_t> {
+  static bool is_usable() noexcept { return are_libcrypto_s({any(SHA512_Update), any(SHA512_Final)}); }
   static int update(State& state, const void* in, std::size_t length) noexcept {
     return SHA512_Update(&state, in, length);
   }

@@ -103,16 +103,24 @@ Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provid
       rand_dispatch_(rand_dispatch(*software, drbg)),
       seed_dispatch_(seed_source_dispatch()) {
   for (std::size_t row = 0; row < cipher_count; ++row) {
-    if (settings.registered[row] && offer_cipher(*software, row, offered[row]))
+    if (!settings.registered[row]) continue;
+    if (offer_cipher(*software, row, offered[row])) {
       cipher_table_.push_back({cipher_rows[row].names, "provider=sunxi", offered[row].dispatch.data(),
                                cipher_rows[row].description});
+    } else {
+      log_left_out(row);
+    }
   }
   cipher_table_.push_back({nullptr, nullptr, nullptr, nullptr});
   for (std::size_t row = 0; row < digest_count; ++row) {
-    if (settings.registered[algorithm_of_digest(row)]) offered_digests[row] = offer_digest(*software, row);
-    if (!offered_digests[row].empty())
+    if (!settings.registered[algorithm_of_digest(row)]) continue;
+    offered_digests[row] = offer_digest(*software, row);
+    if (!offered_digests[row].empty()) {
       digest_table_.push_back({digest_rows[row].names, "provider=sunxi", offered_digests[row].data(),
                                digest_rows[row].description});
+    } else {
+      log_left_out(algorithm_of_digest(row));
+    }
   }
   digest_table_.push_back({nullptr, nullptr, nullptr, nullptr});
   // No `provider=` property: with the default provider active its own generator is taken, even where
@@ -125,6 +133,15 @@ Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provid
   random_table_.push_back({"SUNXI-SEED", "provider=sunxi", seed_dispatch_.data(),
                            "getrandom, with the hardware's generators mixed in"});
   random_table_.push_back({nullptr, nullptr, nullptr, nullptr});
+}
+
+void Provider::log_left_out(std::size_t algorithm) const noexcept {
+  const std::string_view name = canonical_name(algorithm);
+  process->log(
+      LogLevel::info,
+      "%.*s is not offered: this libcrypto lacks it, or the program has functions under the names of "
+      "libcrypto's",
+      static_cast<int>(name.size()), name.data());
 }
 
 Provider::~Provider() {

@@ -51,6 +51,9 @@ class Provider {
   std::array<std::vector<OSSL_DISPATCH>, digest_count> offered_digests;
 
  private:
+  // Of one that was to be registered.
+  void log_left_out(std::size_t algorithm) const noexcept;
+
   std::vector<OSSL_ALGORITHM> cipher_table_;
   std::vector<OSSL_ALGORITHM> digest_table_;
   std::vector<OSSL_DISPATCH> random_dispatch_;

@@ -440,8 +440,8 @@ Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
   copy = {};
   const std::uint64_t generation = process_.generation();
   State* const state = states_.peek(generation);
-  if (slot.session == nullptr || slot.generation != generation || state == nullptr)
-    return Outcome::unavailable;
+  if (slot.session == nullptr) return Outcome::unavailable;
+  if (slot.generation != generation || state == nullptr) return Outcome::busy;
   // Applications copy one context in several threads at once. A number that was taken stays in the slot,
   // whose next call finds that out.
   auto* const original = static_cast<HashSession*>(slot.session);
@@ -453,7 +453,7 @@ Outcome Afalg::clone(const KeySlot& slot, KeySlot& copy) noexcept {
     case HashSession::State::closed:
       return Outcome::busy;
   }
-  HashSession* const session = state->add(original->algorithm());
+  HashSession* const session = state->add(kernel::MessageStart::copy, original->algorithm());
   if (session == nullptr) return Outcome::busy;
   const Fault fault = session->open(*original, process_.now());
   if (!fault) {
@@ -475,7 +475,7 @@ Outcome Afalg::check(State* state, KeySlot& slot, bool look) noexcept {
   auto* const session = static_cast<HashSession*>(slot.session);
   if (state == nullptr || slot.generation != process_.generation()) {
     slot = {};
-    return Outcome::unavailable;
+    return Outcome::busy;
   }
   const HashSession::State found =
       !look && process_.sandboxed() ? HashSession::State::sandboxed : session->state(process_.now(), look);
@@ -538,7 +538,7 @@ Outcome Afalg::obtain(HashSession*& session, std::size_t algorithm, std::uint64_
   if (is_filtered(*state, algorithm)) return Outcome::unavailable;
   Driver driver;
   if (const Outcome outcome = choose(*state, algorithm, driver); outcome != Outcome::served) return outcome;
-  session = state->add(algorithm);
+  session = state->add(kernel::MessageStart::nothing, algorithm);
   if (session == nullptr) return Outcome::busy;
   const Fault fault = session->open(driver, process_.now());
   if (!fault) return Outcome::served;

@@ -46,8 +46,8 @@ class State : public Tables {
   State& operator=(const State&) = delete;
   ~State();
 
-  [[nodiscard]] HashSession* add(std::size_t algorithm) noexcept {
-    return Tables::add(algorithm, digest_bytes(algorithm));
+  [[nodiscard]] HashSession* add(kernel::MessageStart start, std::size_t algorithm) noexcept {
+    return Tables::add(start, algorithm, digest_bytes(algorithm));
   }
 
   [[nodiscard]] bool first(std::size_t algorithm, Reason reason) noexcept {

@@ -365,7 +365,7 @@ Outcome Cryptodev::extend(KeySlot& slot, const DigestSpec& spec, const std::uint
     if (const Outcome outcome = begin(slot, spec); outcome != Outcome::served) return outcome;
   }
   State* const state = state_of(slot);
-  if (state == nullptr) return Outcome::unavailable;
+  if (state == nullptr) return Outcome::busy;
   auto* const session = static_cast<HashSession*>(slot.session);
   const Outcome outcome = append(*state, *session, in, length);
   if (outcome == Outcome::served) [[likely]]
@@ -381,7 +381,7 @@ Outcome Cryptodev::conclude(KeySlot& slot, const DigestSpec& spec, std::uint8_t*
     if (const Outcome outcome = begin(slot, spec); outcome != Outcome::served) return outcome;
   }
   State* const state = state_of(slot);
-  if (state == nullptr) return Outcome::unavailable;
+  if (state == nullptr) return Outcome::busy;
   auto* const session = static_cast<HashSession*>(std::exchange(slot, {}).session);
   const Outcome outcome = call(*state, *session, [&] { return session->conclude(out); });
   if (outcome == Outcome::served) [[likely]] {
@@ -418,7 +418,7 @@ Outcome Cryptodev::begin(KeySlot& slot, const DigestSpec& spec) noexcept {
   HashSession* session = state->take(*algorithm);
   if (session == nullptr) {
     if (process_.sandboxed()) return Outcome::unavailable;
-    session = state->add(*algorithm);
+    session = state->add(kernel::MessageStart::nothing, *algorithm);
     if (session == nullptr) return Outcome::busy;
   }
   Outcome outcome = Outcome::served;
@@ -482,9 +482,10 @@ Outcome Cryptodev::call(State& state, HashSession& session, Call&& call) noexcep
 Outcome Cryptodev::clone(const KeySlot& slot, KeySlot& copy) noexcept {
   const ErrnoGuard guard;
   copy = {};
+  if (slot.session == nullptr) return Outcome::unavailable;
   KeySlot original_slot = slot;
   State* const state = state_of(original_slot);
-  if (state == nullptr) return Outcome::unavailable;
+  if (state == nullptr) return Outcome::busy;
   auto& original = *static_cast<HashSession*>(slot.session);
   const std::size_t algorithm = original.algorithm();
   if (original.is_started()) {
@@ -507,7 +508,7 @@ Outcome Cryptodev::clone(const KeySlot& slot, KeySlot& copy) noexcept {
   }
   if (session == nullptr) {
     if (process_.sandboxed()) return Outcome::unavailable;
-    session = state->add(algorithm);
+    session = state->add(kernel::MessageStart::copy, algorithm);
     if (session == nullptr) return Outcome::busy;
   }
   Outcome outcome = session->copy_buffer(original) ? Outcome::served : Outcome::busy;

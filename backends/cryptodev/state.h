@@ -52,8 +52,8 @@ class State : public Tables {
                                 std::size_t algorithm) noexcept {
     return Tables::attach(spec, key, algorithm, devices_);
   }
-  [[nodiscard]] HashSession* add(std::size_t algorithm) noexcept {
-    return Tables::add(algorithm, digest_bytes(algorithm), devices_);
+  [[nodiscard]] HashSession* add(kernel::MessageStart start, std::size_t algorithm) noexcept {
+    return Tables::add(start, algorithm, digest_bytes(algorithm), devices_);
   }
 
   [[nodiscard]] bool first(std::size_t algorithm, Reason reason) noexcept {

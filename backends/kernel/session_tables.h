@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of a backend's sessions in one process, and the pools of hash sessions that wait for a message.
-// Sessions of both kinds share one limit; hash sessions that wait give way to others.
+// Sessions of both kinds share one limit; hash sessions that wait give way to others. Half of it is for
+// ciphers and copies of messages alone, the last quarter for copies.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,9 @@
 #include "backends/backend.h"
 
 namespace sunxi::kernel {
+
+// What a hash session begins with. A message that was begun has to find room for its copies later.
+enum class MessageStart : std::uint8_t { nothing, copy };
 
 // Session is a KeyedSession with `close()`. HashSession has `algorithm()`, `place()` and
 // `[[nodiscard]] bool close()`, which tells whether its descriptor was not ours any more. Algorithms of
@@ -41,7 +45,8 @@ class SessionTables {
   template <class... More>
   [[nodiscard]] Session* attach(const CipherSpec& spec, std::span<const std::uint8_t> key,
                                 std::size_t algorithm, More&... more) noexcept {
-    const std::size_t limit = std::min(limit_, limit_now_());
+    const std::size_t all = std::min(limit_, limit_now_());
+    const std::size_t limit = all - all / 4;
     for (bool made_room = false;; made_room = true) {
       {
         const std::lock_guard lock(mutex_);
@@ -93,8 +98,10 @@ class SessionTables {
 
   // A new one, not open yet. Null as above.
   template <class... More>
-  [[nodiscard]] HashSession* add(std::size_t algorithm, std::size_t digest_bytes, More&... more) noexcept {
-    const std::size_t limit = std::min(limit_, limit_now_());
+  [[nodiscard]] HashSession* add(MessageStart start, std::size_t algorithm, std::size_t digest_bytes,
+                                 More&... more) noexcept {
+    const std::size_t all = std::min(limit_, limit_now_());
+    const std::size_t limit = start == MessageStart::copy ? all : all / 2;
     for (bool made_room = false;; made_room = true) {
       {
         const std::lock_guard lock(mutex_);

@@ -551,3 +551,27 @@ TEST_CASE("a digest that fails is no bytes long") {
 
 }  // namespace
 }  // namespace sunxi::test
+
+TEST_CASE("a message that cannot be copied is not left to a session beyond what is kept") {
+  // EVP_DigestSignFinal works on a copy.
+  for (const bool at_once : {false, true}) {
+    Setup setup(Way::messages);
+    setup.plan.refuses_clones = true;
+    const Library library("sunxi", initialise);
+    const DigestPtr digest = library.digest("SHA2-256");
+    const Bytes data = message(1'500'000);
+    const DigestContextPtr one(EVP_MD_CTX_new());
+    const DigestContextPtr copy(EVP_MD_CTX_new());
+    REQUIRE(EVP_DigestInit_ex2(one.get(), digest.get(), nullptr) == 1);
+    const std::size_t piece = at_once ? data.size() : 300'000;
+    for (std::size_t at = 0; at < data.size(); at += piece)
+      REQUIRE(EVP_DigestUpdate(one.get(), data.data() + at, piece) == 1);
+    CHECK(setup.plan.live_sessions == 0);
+    Bytes out(32);
+    CHECK(EVP_MD_CTX_copy_ex(copy.get(), one.get()) == 1);
+    CHECK(EVP_DigestFinal_ex(copy.get(), out.data(), nullptr) == 1);
+    CHECK(out == digest_of("SHA2-256", data.data(), data.size()));
+    CHECK(EVP_DigestFinal_ex(one.get(), out.data(), nullptr) == 1);
+    CHECK(out == digest_of("SHA2-256", data.data(), data.size()));
+  }
+}

@@ -175,7 +175,8 @@ void session_limit(Bed& bed) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       keys[i] = random.bytes(16);
       const Answer answer = ask(*bed.backend, slots[i], keys[i], {}, Bytes(64));
-      if (answer.result.outcome != (i < 6 ? Outcome::served : Outcome::busy)) return 1;
+      // The last place is for a copy of a digest's message.
+      if (answer.result.outcome != (i < 5 ? Outcome::served : Outcome::busy)) return 1;
     }
     bed.backend->release(slots[2]);
     if (!serves(*bed.backend, slots[7], keys[7], 5)) return 2;
