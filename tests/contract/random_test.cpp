@@ -682,7 +682,11 @@ bool enter_sandbox() {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       SUNXI_REFUSE(openat),
       SUNXI_REFUSE(fstat),
+#ifdef __NR_newfstatat
       SUNXI_REFUSE(newfstatat),
+#else
+      SUNXI_REFUSE(fstatat64),
+#endif
       SUNXI_REFUSE(statx),
 #ifdef __NR_open
       SUNXI_REFUSE(open),
@@ -692,7 +696,11 @@ bool enter_sandbox() {
       SUNXI_ALLOW(write),
       SUNXI_ALLOW(close),
       SUNXI_ALLOW(brk),
+#ifdef __NR_mmap
       SUNXI_ALLOW(mmap),
+#else
+      SUNXI_ALLOW(mmap2),
+#endif
       SUNXI_ALLOW(munmap),
       SUNXI_ALLOW(mremap),
       SUNXI_ALLOW(mprotect),
