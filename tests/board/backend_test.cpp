@@ -663,6 +663,45 @@ TEST_CASE("board: UIO devices", "[board]") {
   }
 }
 
+TEST_CASE("board: by UIO and by /dev/mem the engine is never driven at once", "[board]") {
+  OnBoard on;
+  on.set("uio", "2");
+  const mode_t mode = GENERATE(0660, 0640);  // /dev/mem has the second
+  REQUIRE(chmod((folder() + "/uio1").c_str(), mode) == 0);
+  const auto make = [&](bool uio) {
+    BackendOptions options = on.options;
+    options.mmio_device = uio ? BackendOptions::MmioDevice::uio : BackendOptions::MmioDevice::devmem;
+    options.mmio_uio = "uio1";
+    options.mmio_address = 0x01c15000;
+    return make_mmio_backend(on.process, options);
+  };
+  const bool uio_first = GENERATE(true, false);
+  const auto first = make(uio_first);
+  const auto second = make(!uio_first);
+  std::mt19937_64 random = seeded(45);
+  Case one(random, 640);
+  CHECK(served(*first, one));
+  Case other(random, 640);
+  if (mode != 0640) {
+    CHECK(once(*second, other).outcome == Outcome::unavailable);
+    CHECK(on.process.log().find("the lock file has not the owner, mode and size") != std::string::npos);
+    return;
+  }
+  // Devices of one owner and mode have one lock: who holds it keeps both away.
+  CHECK(served(*second, other));
+  std::fstream file(OnBoard::lock_path(), std::ios::binary | std::ios::in | std::ios::out);
+  const auto hold = [&](std::uint64_t holder) {
+    file.seekp(0);
+    file.write(reinterpret_cast<const char*>(&holder), sizeof holder);
+    file.flush();
+  };
+  hold(std::uint64_t{1} << 32 | 5);
+  Case held(random, 640);
+  CHECK(once(*first, held).outcome == Outcome::busy);
+  CHECK(once(*second, held).outcome == Outcome::busy);
+  hold(0);
+}
+
 TEST_CASE("board: an algorithm that fails its known-answer test is declined, the others stay", "[board]") {
   OnBoard on;
   const auto backend = on.make();
