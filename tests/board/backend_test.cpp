@@ -196,7 +196,7 @@ TEST_CASE("board: no key is left in the engine when its context is gone", "[boar
 }
 
 // The model objects to every word of a longer key that is left.
-TEST_CASE("board: a key that another process has left is overwritten", "[board]") {
+TEST_CASE("board: a key that another process has left is overwritten", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(24);
@@ -264,7 +264,7 @@ TEST_CASE("board: whole messages, in turns, have the right digests", "[board]") 
   }
 }
 
-TEST_CASE("board: processes that start at once all get the lock file", "[board]") {
+TEST_CASE("board: processes that start at once all get the lock file", "[board][fork]") {
   OnBoard on;
   std::mt19937_64 random = seeded(14);
   for (int round = 0; round < 15; ++round) {
@@ -725,7 +725,7 @@ TEST_CASE("board: an algorithm that fails its known-answer test is declined, the
   }
 }
 
-TEST_CASE("board: the known-answer test is each process's own, and repeated after a fault", "[board]") {
+TEST_CASE("board: the known-answer test is each process's own, and repeated after a fault", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(44);
@@ -909,7 +909,7 @@ TEST_CASE("board: the lock file", "[board]") {
   fs::remove(path);
 }
 
-TEST_CASE("board: a holder that was killed in the middle of a request", "[board]") {
+TEST_CASE("board: a holder that was killed in the middle of a request", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(22);
@@ -935,7 +935,7 @@ TEST_CASE("board: a holder that was killed in the middle of a request", "[board]
   }
 }
 
-TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
+TEST_CASE("board: a forked child goes on, and so does its parent", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(23);
@@ -961,7 +961,7 @@ TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
   CHECK(exit_status(child) == 0);
 }
 
-TEST_CASE("board: processes of their own share the engine", "[board]") {
+TEST_CASE("board: processes of their own share the engine", "[board][fork]") {
   OnBoard on;
   std::array<pid_t, 4> children{};
   std::uint64_t seed = 100;

@@ -589,7 +589,7 @@ TEST_CASE("single generators of every kind of parent differ over fork as well") 
   }
 }
 
-TEST_CASE("a child with its parent's process number has bytes of its own") {
+TEST_CASE("a child with its parent's process number has bytes of its own", "[fork]") {
   const Library library = chain();
   const Results results;
   REQUIRE(draw(library, results[0]));
@@ -723,7 +723,7 @@ bool enter_sandbox() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST_CASE("in a sandbox it goes on with getrandom, and no call kills") {
+TEST_CASE("in a sandbox it goes on with getrandom, and no call kills", "[seccomp]") {
   for (const bool used_before : {true, false}) {
     CHECK(in_child([&] {
       const Library library = chain();
