@@ -986,7 +986,7 @@ TEST_CASE("board: processes of their own share the engine", "[board][fork]") {
   for (const pid_t child : children) CHECK(exit_status(child) == 0);
 }
 
-TEST_CASE("board: threads share the engine", "[board]") {
+TEST_CASE("board: threads share the engine", "[board][start_time]") {
   OnBoard on;
   const auto backend = on.make();
   std::atomic<int> wrong{0};
@@ -1032,7 +1032,7 @@ TEST_CASE("board: the generator gives different bytes at each step, and leaves n
 
 // Both objects map the lock, each for itself; the thread sanitizer does not know that it is the same one.
 #ifndef __SANITIZE_THREAD__
-TEST_CASE("board: the generator and requests of several threads", "[board]") {
+TEST_CASE("board: the generator and requests of several threads", "[board][start_time]") {
   OnBoard board;
   const auto backend = board.make();
   const std::unique_ptr<EnginePrng> generator = make_mmio_prng(board.process, board.options);

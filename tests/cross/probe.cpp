@@ -47,7 +47,7 @@ std::string start_time(const std::string& who) {
   return text.substr(at, text.find(' ', at) - at);
 }
 
-// Whether a process says of its start what others say of it.
+// Whether a process says of its start what others say of it. (An emulator's may also differ by thread.)
 bool start_times_agree() {
   std::array<int, 2> pipes{};
   if (pipe(pipes.data()) != 0) return false;
