@@ -77,7 +77,8 @@ int CipherContext::take_stream(unsigned char* out, std::size_t* out_bytes, std::
   set_limit();  // raised while all backends rest, so that shorter requests do not come here again
   if (length < stream_.limit || !provider_.router.ready(route(), length))
     return software_update(out, out_bytes, out_size, in, length);
-  const std::size_t partial = (stream_.update_bytes - stream_.update_bytes_before) % block();
+  const auto partial =
+      static_cast<std::size_t>((stream_.update_bytes - stream_.update_bytes_before) % block());
   const std::size_t fill = partial == 0 ? 0 : block() - partial;
   // Without a partial block there may be a held-back one, even with padding off again; and a call that
   // failed was counted although it left less. Only the inner context knows.

@@ -196,7 +196,7 @@ TEST_CASE("board: no key is left in the engine when its context is gone", "[boar
 }
 
 // The model objects to every word of a longer key that is left.
-TEST_CASE("board: a key that another process has left is overwritten", "[board]") {
+TEST_CASE("board: a key that another process has left is overwritten", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(24);
@@ -264,7 +264,7 @@ TEST_CASE("board: whole messages, in turns, have the right digests", "[board]") 
   }
 }
 
-TEST_CASE("board: processes that start at once all get the lock file", "[board]") {
+TEST_CASE("board: processes that start at once all get the lock file", "[board][fork]") {
   OnBoard on;
   std::mt19937_64 random = seeded(14);
   for (int round = 0; round < 15; ++round) {
@@ -663,6 +663,45 @@ TEST_CASE("board: UIO devices", "[board]") {
   }
 }
 
+TEST_CASE("board: by UIO and by /dev/mem the engine is never driven at once", "[board]") {
+  OnBoard on;
+  on.set("uio", "2");
+  const mode_t mode = GENERATE(0660, 0640);  // /dev/mem has the second
+  REQUIRE(chmod((folder() + "/uio1").c_str(), mode) == 0);
+  const auto make = [&](bool uio) {
+    BackendOptions options = on.options;
+    options.mmio_device = uio ? BackendOptions::MmioDevice::uio : BackendOptions::MmioDevice::devmem;
+    options.mmio_uio = "uio1";
+    options.mmio_address = 0x01c15000;
+    return make_mmio_backend(on.process, options);
+  };
+  const bool uio_first = GENERATE(true, false);
+  const auto first = make(uio_first);
+  const auto second = make(!uio_first);
+  std::mt19937_64 random = seeded(45);
+  Case one(random, 640);
+  CHECK(served(*first, one));
+  Case other(random, 640);
+  if (mode != 0640) {
+    CHECK(once(*second, other).outcome == Outcome::unavailable);
+    CHECK(on.process.log().find("the lock file has not the owner, mode and size") != std::string::npos);
+    return;
+  }
+  // Devices of one owner and mode have one lock: who holds it keeps both away.
+  CHECK(served(*second, other));
+  std::fstream file(OnBoard::lock_path(), std::ios::binary | std::ios::in | std::ios::out);
+  const auto hold = [&](std::uint64_t holder) {
+    file.seekp(0);
+    file.write(reinterpret_cast<const char*>(&holder), sizeof holder);
+    file.flush();
+  };
+  hold(std::uint64_t{1} << 32 | 5);
+  Case held(random, 640);
+  CHECK(once(*first, held).outcome == Outcome::busy);
+  CHECK(once(*second, held).outcome == Outcome::busy);
+  hold(0);
+}
+
 TEST_CASE("board: an algorithm that fails its known-answer test is declined, the others stay", "[board]") {
   OnBoard on;
   const auto backend = on.make();
@@ -686,7 +725,7 @@ TEST_CASE("board: an algorithm that fails its known-answer test is declined, the
   }
 }
 
-TEST_CASE("board: the known-answer test is each process's own, and repeated after a fault", "[board]") {
+TEST_CASE("board: the known-answer test is each process's own, and repeated after a fault", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(44);
@@ -870,7 +909,7 @@ TEST_CASE("board: the lock file", "[board]") {
   fs::remove(path);
 }
 
-TEST_CASE("board: a holder that was killed in the middle of a request", "[board]") {
+TEST_CASE("board: a holder that was killed in the middle of a request", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(22);
@@ -896,7 +935,7 @@ TEST_CASE("board: a holder that was killed in the middle of a request", "[board]
   }
 }
 
-TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
+TEST_CASE("board: a forked child goes on, and so does its parent", "[board][fork]") {
   OnBoard on;
   const auto backend = on.make();
   std::mt19937_64 random = seeded(23);
@@ -922,7 +961,7 @@ TEST_CASE("board: a forked child goes on, and so does its parent", "[board]") {
   CHECK(exit_status(child) == 0);
 }
 
-TEST_CASE("board: processes of their own share the engine", "[board]") {
+TEST_CASE("board: processes of their own share the engine", "[board][fork]") {
   OnBoard on;
   std::array<pid_t, 4> children{};
   std::uint64_t seed = 100;
@@ -947,7 +986,7 @@ TEST_CASE("board: processes of their own share the engine", "[board]") {
   for (const pid_t child : children) CHECK(exit_status(child) == 0);
 }
 
-TEST_CASE("board: threads share the engine", "[board]") {
+TEST_CASE("board: threads share the engine", "[board][start_time]") {
   OnBoard on;
   const auto backend = on.make();
   std::atomic<int> wrong{0};
@@ -993,7 +1032,7 @@ TEST_CASE("board: the generator gives different bytes at each step, and leaves n
 
 // Both objects map the lock, each for itself; the thread sanitizer does not know that it is the same one.
 #ifndef __SANITIZE_THREAD__
-TEST_CASE("board: the generator and requests of several threads", "[board]") {
+TEST_CASE("board: the generator and requests of several threads", "[board][start_time]") {
   OnBoard board;
   const auto backend = board.make();
   const std::unique_ptr<EnginePrng> generator = make_mmio_prng(board.process, board.options);

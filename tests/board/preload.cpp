@@ -280,7 +280,7 @@ bool is_file(int descriptor, const char* name) {
 
 void* map_engine(std::size_t bytes, int protection, int flags, int descriptor, std::uint64_t offset,
                  bool is_uio, Map map) {
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   const State& state = *board().state;
   bool is_clock = offset == Model::clock_base;
   int error = is_clock ? state.refuse_clock : state.refuse_map;

@@ -32,6 +32,7 @@ constexpr Traits sun8i{.iv_readback_wrong = false,
 
 constexpr std::array socs{
     BoardSoc{"A10", "allwinner,sun4i-a10", "1c15000.crypto-engine", 0x01c15000, sun4i},
+    BoardSoc{"A10s", "allwinner,sun5i-a10s", "1c15000.crypto-engine", 0x01c15000, sun4i},
     BoardSoc{"A13", "allwinner,sun5i-a13", "1c15000.crypto-engine", 0x01c15000, sun4i},
     BoardSoc{"A20", "allwinner,sun7i-a20", "1c15000.crypto-engine", 0x01c15000, sun7i},
     BoardSoc{"A31", "allwinner,sun6i-a31", "1c15000.crypto-engine", 0x01c15000, sun6i},

@@ -21,7 +21,7 @@ using namespace sunxi::board;
 // SUNXI_TEST_CASES=20000 for a campaign.
 std::size_t cases(std::size_t usual) {
   const char* text = std::getenv("SUNXI_TEST_CASES");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
+  return text != nullptr ? std::strtoul(text, nullptr, 10) : usual;
 }
 
 constexpr std::array<std::uint64_t, 6> engine_times{0, 73, 133, 200, 520, 5000};
@@ -242,7 +242,7 @@ TEST_CASE("sun4i-ss: faults cost time, never data", "[sun4i-ss]") {
     const auto model = random_model(random);
     Sun4iSs<Model> driver(*model);
     Case test(random, 16 * (1 + up_to(random, 100)));
-    const std::uint64_t accesses = 12 + test.size / 2;
+    const std::size_t accesses = 12 + test.size / 2;
     model->set_fault({kind, 1 + static_cast<std::uint32_t>(up_to(random, 40)), up_to(random, accesses), 0});
     const Progress progress = driver.crypt(test.request());
     INFO(model->first_violation.data());
@@ -272,7 +272,7 @@ TEST_CASE("sun4i-ss: a fault leaves a digest's state as it was", "[sun4i-ss]") {
     const auto model = random_model(random);
     Sun4iSs<Model> driver(*model, errata(*model));
     AbsorbCase test(random, 64 * (1 + up_to(random, 30)));
-    const std::uint64_t accesses = 20 + test.size / 4 + test.size / 128;
+    const std::size_t accesses = 20 + test.size / 4 + test.size / 128;
     model->set_fault({kind, 1 + static_cast<std::uint32_t>(up_to(random, 40)), up_to(random, accesses), 0});
     const Progress progress = driver.absorb(test.request());
     INFO(model->first_violation.data());

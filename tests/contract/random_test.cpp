@@ -589,7 +589,7 @@ TEST_CASE("single generators of every kind of parent differ over fork as well") 
   }
 }
 
-TEST_CASE("a child with its parent's process number has bytes of its own") {
+TEST_CASE("a child with its parent's process number has bytes of its own", "[fork]") {
   const Library library = chain();
   const Results results;
   REQUIRE(draw(library, results[0]));
@@ -682,7 +682,11 @@ bool enter_sandbox() {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       SUNXI_REFUSE(openat),
       SUNXI_REFUSE(fstat),
+#ifdef __NR_newfstatat
       SUNXI_REFUSE(newfstatat),
+#else
+      SUNXI_REFUSE(fstatat64),
+#endif
       SUNXI_REFUSE(statx),
 #ifdef __NR_open
       SUNXI_REFUSE(open),
@@ -692,7 +696,11 @@ bool enter_sandbox() {
       SUNXI_ALLOW(write),
       SUNXI_ALLOW(close),
       SUNXI_ALLOW(brk),
+#ifdef __NR_mmap
       SUNXI_ALLOW(mmap),
+#else
+      SUNXI_ALLOW(mmap2),
+#endif
       SUNXI_ALLOW(munmap),
       SUNXI_ALLOW(mremap),
       SUNXI_ALLOW(mprotect),
@@ -715,7 +723,7 @@ bool enter_sandbox() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST_CASE("in a sandbox it goes on with getrandom, and no call kills") {
+TEST_CASE("in a sandbox it goes on with getrandom, and no call kills", "[seccomp]") {
   for (const bool used_before : {true, false}) {
     CHECK(in_child([&] {
       const Library library = chain();

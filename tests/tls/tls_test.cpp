@@ -188,7 +188,8 @@ TEST_CASE("every suite, version and kind of record, on either side and on both")
   for (const Variant& variant : cbc_variants()) {
     suites.insert(variant.suite);
     compare(sides, variant, ++seed, stride, [&](Connection& connection, LongRecords& long_records) {
-      for (const std::size_t size : {std::size_t{1}, std::size_t{700}, 16 + seed % 97}) {
+      for (const std::size_t size :
+           {std::size_t{1}, std::size_t{700}, static_cast<std::size_t>(16 + seed % 97)}) {
         transfer(connection, variant, true, size, long_records);
         transfer(connection, variant, false, size + 5, long_records);
       }

@@ -651,7 +651,7 @@ TEST_CASE("model: failing in use") {
     injected_in_use(bed, variant_of(name));
   }
 }
-TEST_CASE("model: sandboxes") {
+TEST_CASE("model: sandboxes", "[seccomp]") {
   Bed bed(true);
   sandboxes(bed);
 }

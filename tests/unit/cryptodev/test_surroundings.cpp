@@ -595,7 +595,7 @@ TEST_CASE("fork") {
   bed.backend->release(slot2);
 }
 
-TEST_CASE("sandboxes") {
+TEST_CASE("sandboxes", "[seccomp]") {
   Bed bed;
   const Bytes key = Random(14).bytes(16);
   for (const bool live : {false, true}) {
@@ -654,7 +654,7 @@ TEST_CASE("sandboxes") {
         }) == 0);
 }
 
-TEST_CASE("a filter that refuses a look, or the mark, opens no file after the other") {
+TEST_CASE("a filter that refuses a look, or the mark, opens no file after the other", "[seccomp]") {
   Bed bed;
   if (is_real(bed)) return;
   const Bytes key = Random(15).bytes(16);

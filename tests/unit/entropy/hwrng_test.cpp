@@ -170,7 +170,8 @@ bool in_child(Work&& work) {
   return waitpid(child, &status, 0) == child && status == 0;
 }
 
-TEST_CASE("a filter that comes later, and would kill, is seen before any call that it could mind") {
+TEST_CASE("a filter that comes later, and would kill, is seen before any call that it could mind",
+          "[seccomp]") {
   CHECK(in_child([] {
     Process process;
     const auto source = make_hwrng(process, false, "/dev/urandom");

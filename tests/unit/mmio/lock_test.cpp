@@ -95,7 +95,7 @@ TEST_CASE("lock: taken, held, released", "[lock]") {
   CHECK_FALSE(fixture.lock.release(fixture.process));
 }
 
-TEST_CASE("lock: a living holder keeps it, even if it stands still", "[lock]") {
+TEST_CASE("lock: a living holder keeps it, even if it stands still", "[lock][start_time]") {
   LockFixture fixture;
   const pid_t child = fixture.holder([] { raise(SIGSTOP); });
   int status = 0;

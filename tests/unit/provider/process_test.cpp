@@ -34,7 +34,7 @@ bool in_child(Check&& check) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-TEST_CASE("a child has a generation of its own, and so has its child") {
+TEST_CASE("a child has a generation of its own, and so has its child", "[fork]") {
   Process process;
   const std::uint64_t mine = process.generation();
   CHECK(mine != 0);
@@ -47,7 +47,7 @@ TEST_CASE("a child has a generation of its own, and so has its child") {
   CHECK(process.generation() == mine);
 }
 
-TEST_CASE("threads of a child agree on the generation") {
+TEST_CASE("threads of a child agree on the generation", "[fork]") {
   Process process;
   const std::uint64_t mine = process.generation();
   CHECK(in_child([&] {
@@ -67,7 +67,7 @@ struct Counted {
   Counted* inherited;
 };
 
-TEST_CASE("what a process holds is made anew in a child, with the inherited one at hand") {
+TEST_CASE("what a process holds is made anew in a child, with the inherited one at hand", "[fork]") {
   Process process;
   PerProcess<Counted> state;
   int made = 0;
@@ -172,7 +172,8 @@ bool answer_fstat(int answer) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST_CASE("a sandbox is noticed whenever it begins, and a filter that lets fstat through is seen in /proc") {
+TEST_CASE("a sandbox is noticed whenever it begins, and a filter that lets fstat through is seen in /proc",
+          "[seccomp]") {
   CHECK_FALSE(Process::filtered());
   for (const int answer : {EACCES, EPERM}) {
     CHECK(in_child([&] {
@@ -185,7 +186,7 @@ TEST_CASE("a sandbox is noticed whenever it begins, and a filter that lets fstat
   }
 }
 
-TEST_CASE("in a sandbox nothing is logged") {
+TEST_CASE("in a sandbox nothing is logged", "[seccomp]") {
   std::array<int, 2> ends{};
   REQUIRE(pipe(ends.data()) == 0);
   CHECK(in_child([&] {
