@@ -154,19 +154,20 @@ class Row:
             if found := re.search(rf"sunxi: {algorithm} on \w+ \(", text):
                 raise Failed(f"no backend was to serve, but: {found[0]}")
             return "software"
-        found = re.search(rf"sunxi: {algorithm} on ({self.backend} \([^)]*\))", text)
+        found = re.search(rf"sunxi: {algorithm} on ({self.backend} \(.*\))", text)
         if not found:
             raise Failed(f"{self.backend} did not serve {algorithm}\n{tail(log)}")
         return found[1]
 
     def case(self, name, body, *arguments):
-        """Runs body, which returns what served or raises Failed, and prints a line."""
+        """Runs body, which returns what served or raises Failed, and prints a line, with the seconds it took."""
+        start = time.monotonic()
         try:
             served = body(*arguments)
-            print(f"ok      {self.name}: {name}: {served}", flush=True)
+            print(f"ok      {self.name}: {name}: {served} [{time.monotonic() - start:.1f} s]", flush=True)
         except (Failed, OSError, subprocess.SubprocessError) as problem:
             self.failures += 1
-            print(f"FAILED  {self.name}: {name}: {problem}", flush=True)
+            print(f"FAILED  {self.name}: {name}: {problem} [{time.monotonic() - start:.1f} s]", flush=True)
 
     def status(self):
         return 1 if self.failures else 0
