@@ -78,6 +78,7 @@ class Row:
             if not shutil.which(program):
                 print(f"not installed: {package}")
                 sys.exit(SKIPPED)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that __exit__ runs
         self.processes = []
         self.folder = None
         self.failures = 0
@@ -136,15 +137,22 @@ class Row:
         """Runs a program to its end; Failed where its exit status is another. Returns its standard output,
         if options ask for a pipe."""
         words = (self.wrapper if wrapped else []) + [str(word) for word in command]
+        data = options.pop("input", None)
+        if data is not None:
+            options["stdin"] = subprocess.PIPE
         with open(log, "ab") as file:
             options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file} | options
-            try:
-                done = subprocess.run(words, check=False, timeout=patience, **options)
-            except subprocess.TimeoutExpired:
-                raise Failed(f"{words[0]} has not ended after {patience} s") from None
-        if done.returncode != status:
-            raise Failed(f"exit status {done.returncode} of {' '.join(words)}\n{tail(log)}")
-        return done.stdout
+            process = subprocess.Popen(words, start_new_session=True, **options)
+        try:
+            output, _ = process.communicate(data, timeout=patience)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{words[0]} has not ended after {patience} s") from None
+        finally:
+            if process.returncode is None:
+                end(process)
+        if process.returncode != status:
+            raise Failed(f"exit status {process.returncode} of {' '.join(words)}\n{tail(log)}")
+        return output
 
     def witness(self, log, algorithm, since=0):
         """What the provider said in log, from byte `since` on, about who serves algorithm (a regular
