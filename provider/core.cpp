@@ -40,6 +40,26 @@ Core::Core(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in) noexcept : h
   }
 }
 
+OtherProviders::OtherProviders(const Core& core) noexcept : core_(core) {
+  if (core.register_child_ == nullptr || core.deregister_child_ == nullptr || core.name_ == nullptr) return;
+  watching_ = core.register_child_(
+                  core.handle_, activated, [](const OSSL_CORE_HANDLE*, void*) noexcept { return 1; },
+                  [](const char*, void*) noexcept { return 1; }, this) != 0;
+}
+
+OtherProviders::~OtherProviders() {
+  if (watching_) core_.deregister_child_(core_.handle_);
+}
+
+// libcrypto holds its locks: no more than the flag.
+int OtherProviders::activated(const OSSL_CORE_HANDLE* provider, void* opaque) noexcept {
+  auto& self = *static_cast<OtherProviders*>(opaque);
+  const std::string_view name = self.core_.name_(provider);
+  if (name != "sunxi" && name != "base" && name != "legacy" && name != "null")
+    self.seen_.store(true, std::memory_order_relaxed);
+  return 1;
+}
+
 std::optional<std::string> Core::setting(const char* key) const {
   if (get_params_ == nullptr) return std::nullopt;
   char* value = nullptr;
@@ -73,26 +93,6 @@ const OSSL_ITEM* Core::reasons() noexcept {
       {0, nullptr},
   }};
   return items.data();
-}
-
-OtherProviders::OtherProviders(const Core& core) noexcept : core_(core) {
-  if (core.register_child_ == nullptr || core.deregister_child_ == nullptr || core.name_ == nullptr) return;
-  watching_ = core.register_child_(
-                  core.handle_, activated, [](const OSSL_CORE_HANDLE*, void*) noexcept { return 1; },
-                  [](const char*, void*) noexcept { return 1; }, this) != 0;
-}
-
-OtherProviders::~OtherProviders() {
-  if (watching_) core_.deregister_child_(core_.handle_);
-}
-
-// libcrypto holds its locks: no more than the flag.
-int OtherProviders::activated(const OSSL_CORE_HANDLE* provider, void* opaque) noexcept {
-  auto& self = *static_cast<OtherProviders*>(opaque);
-  const std::string_view name = self.core_.name_(provider);
-  if (name != "sunxi" && name != "base" && name != "legacy" && name != "null")
-    self.seen_.store(true, std::memory_order_relaxed);
-  return 1;
 }
 
 }  // namespace sunxi
