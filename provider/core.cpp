@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdarg>
 #include <cstdint>
+#include <string_view>
 
 namespace sunxi {
 
@@ -24,10 +25,39 @@ Core::Core(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in) noexcept : h
       case OSSL_FUNC_CORE_VSET_ERROR:
         vset_error_ = OSSL_FUNC_core_vset_error(in);
         break;
+      case OSSL_FUNC_PROVIDER_REGISTER_CHILD_CB:
+        register_child_ = OSSL_FUNC_provider_register_child_cb(in);
+        break;
+      case OSSL_FUNC_PROVIDER_DEREGISTER_CHILD_CB:
+        deregister_child_ = OSSL_FUNC_provider_deregister_child_cb(in);
+        break;
+      case OSSL_FUNC_PROVIDER_NAME:
+        name_ = OSSL_FUNC_provider_name(in);
+        break;
       default:
         break;
     }
   }
+}
+
+OtherProviders::OtherProviders(const Core& core) noexcept : core_(core) {
+  if (core.register_child_ == nullptr || core.deregister_child_ == nullptr || core.name_ == nullptr) return;
+  watching_ = core.register_child_(
+                  core.handle_, activated, [](const OSSL_CORE_HANDLE*, void*) noexcept { return 1; },
+                  [](const char*, void*) noexcept { return 1; }, this) != 0;
+}
+
+OtherProviders::~OtherProviders() {
+  if (watching_) core_.deregister_child_(core_.handle_);
+}
+
+// libcrypto holds its locks: no more than the flag.
+int OtherProviders::activated(const OSSL_CORE_HANDLE* provider, void* opaque) noexcept {
+  auto& self = *static_cast<OtherProviders*>(opaque);
+  const std::string_view name = self.core_.name_(provider);
+  if (name != "sunxi" && name != "base" && name != "legacy" && name != "null")
+    self.seen_.store(true, std::memory_order_relaxed);
+  return 1;
 }
 
 std::optional<std::string> Core::setting(const char* key) const {

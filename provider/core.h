@@ -6,6 +6,7 @@
 #include <openssl/core.h>
 #include <openssl/core_dispatch.h>
 
+#include <atomic>
 #include <optional>
 #include <string>
 
@@ -37,11 +38,36 @@ class Core {
   static const OSSL_ITEM* reasons() noexcept;
 
  private:
+  friend class OtherProviders;
+
   const OSSL_CORE_HANDLE* handle_;
   OSSL_FUNC_core_get_params_fn* get_params_ = nullptr;
   OSSL_FUNC_core_new_error_fn* new_error_ = nullptr;
   OSSL_FUNC_core_set_error_debug_fn* set_error_debug_ = nullptr;
   OSSL_FUNC_core_vset_error_fn* vset_error_ = nullptr;
+  OSSL_FUNC_provider_register_child_cb_fn* register_child_ = nullptr;
+  OSSL_FUNC_provider_deregister_child_cb_fn* deregister_child_ = nullptr;
+  OSSL_FUNC_provider_name_fn* name_ = nullptr;
+};
+
+// Whether a provider with keys, MACs and the rest has been active beside us in the application's context.
+// libcrypto tells, at construction and then at each activation; safe in every thread.
+class OtherProviders {
+ public:
+  explicit OtherProviders(const Core& core) noexcept;
+  OtherProviders(const OtherProviders&) = delete;
+  OtherProviders& operator=(const OtherProviders&) = delete;
+  ~OtherProviders();
+
+  // True as well where libcrypto does not tell.
+  [[nodiscard]] bool seen() const noexcept { return !watching_ || seen_.load(std::memory_order_relaxed); }
+
+ private:
+  static int activated(const OSSL_CORE_HANDLE* provider, void* opaque) noexcept;
+
+  const Core& core_;
+  std::atomic<bool> seen_{false};
+  bool watching_ = false;
 };
 
 }  // namespace sunxi

@@ -62,7 +62,8 @@ int provider_get_params(void* opaque, OSSL_PARAM params[]) noexcept {
 }
 
 const OSSL_ALGORITHM* provider_query(void* opaque, int operation, int* no_store) noexcept {
-  const auto& provider = *static_cast<Provider*>(opaque);
+  auto& provider = *static_cast<Provider*>(opaque);
+  provider.complain_if_alone();
   *no_store = 0;
   switch (operation) {
     case OSSL_OP_CIPHER:
@@ -133,6 +134,18 @@ Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provid
   random_table_.push_back({"SUNXI-SEED", "provider=sunxi", seed_dispatch_.data(),
                            "getrandom, with the hardware's generators mixed in"});
   random_table_.push_back({nullptr, nullptr, nullptr, nullptr});
+  // Only a section of a file has this key: who loads us by a call knows what else is loaded.
+  if (core.setting("activate")) others_.emplace(core);
+}
+
+void Provider::complain_if_alone() noexcept {
+  if (!others_ || others_->seen() || complained_.load(std::memory_order_relaxed) ||
+      complained_.exchange(true, std::memory_order_relaxed))
+    return;
+  process->log(
+      LogLevel::error,
+      "no other provider is active, so that random numbers, MACs and public keys may be missing (sshd "
+      "refuses every login): list default among the providers, with a section \"activate = 1\"");
 }
 
 void Provider::log_left_out(std::size_t algorithm) const noexcept {

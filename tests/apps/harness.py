@@ -18,6 +18,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,19 @@ def await_that(what, condition, patience=PATIENCE):
     return value
 
 
+def free_port():
+    """A TCP port that nobody listens at, of those that the kernel gives out."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def read(log, since=0):
+    """The text of a log from byte `since` on."""
+    with open(log, "rb") as file:
+        file.seek(since)
+        return file.read().decode("utf-8", errors="replace")
+
+
 class Row:
     """One run of a row: its arguments, its temporary folder, its processes. A context that ends them."""
 
@@ -54,13 +68,19 @@ class Row:
         arguments = parser.parse_args()
         self.name = pathlib.Path(sys.argv[0]).name
         self.module, self.backend = arguments.module.resolve(), arguments.backend
-        self.some = arguments.some
-        self.wrapper = [word for word in arguments.wrapper if word != "--"]
+        words = arguments.wrapper  # argparse leaves everything behind BACKEND in there
+        self.some = arguments.some or words[:1] == ["--some"]
+        if words[:1] == ["--some"]:
+            words = words[1:]
+        self.wrapper = words[1:] if words[:1] == ["--"] else words
         os.environ["PATH"] += ":/usr/sbin:/sbin"
         for program, package in needs:
             if not shutil.which(program):
                 print(f"not installed: {package}")
                 sys.exit(SKIPPED)
+        # Where only hardware counts, in the guest that has a device, few algorithms are served.
+        self.accelerated_only = os.environ.get("SUNXI_TEST_ACCELERATED_ONLY") == "yes"
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that __exit__ runs
         self.processes = []
         self.folder = None
         self.failures = 0
@@ -76,15 +96,22 @@ class Row:
             end(process)
         self.temporary.cleanup()
 
-    def configuration(self, name="openssl.cnf", default=True, preferred=True, **keys):
+    def configuration(self, name="openssl.cnf", default=True, preferred=True, random=False, **keys):
         """Writes a configuration and returns its path. keys: of the provider's section, over those that send
-        every request of whole blocks to the backend and log who serves."""
+        every request of whole blocks to the backend and log who serves. With random, libcrypto's generator
+        keeps to the default provider, as in openssl.cnf.example."""
         backends = "none," if self.backend == "software" else f"{self.backend},"
         section = {"module": self.module / "sunxi.so", "activate": 1, "backends": backends,
-                   "accelerated_only": "no", "min_bytes": 0, "log": "info"} | keys
+                   "accelerated_only": "yes" if self.accelerated_only else "no", "min_bytes": 0, "log": "info"} | keys
         lines = ["openssl_conf = init", "[init]", "providers = providers"]
         if preferred:
-            lines += ["alg_section = algorithms", "[algorithms]", "default_properties = ?provider=sunxi"]
+            lines.append("alg_section = algorithms")
+        if random:
+            lines.append("random = random_section")
+        if preferred:
+            lines += ["[algorithms]", "default_properties = ?provider=sunxi"]
+        if random:
+            lines += ["[random_section]", "properties = provider=default"]
         lines += ["[providers]"] + (["default = default_section"] if default else []) + ["sunxi = sunxi_section"]
         lines += ["[default_section]", "activate = 1", "[sunxi_section]"]
         lines += [f"{key} = {value}" for key, value in section.items() if value is not None]
@@ -112,37 +139,45 @@ class Row:
         """Runs a program to its end; Failed where its exit status is another. Returns its standard output,
         if options ask for a pipe."""
         words = (self.wrapper if wrapped else []) + [str(word) for word in command]
+        data = options.pop("input", None)
+        if data is not None:
+            options["stdin"] = subprocess.PIPE
         with open(log, "ab") as file:
             options = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file} | options
-            try:
-                done = subprocess.run(words, check=False, timeout=patience, **options)
-            except subprocess.TimeoutExpired:
-                raise Failed(f"{words[0]} has not ended after {patience} s") from None
-        if done.returncode != status:
-            raise Failed(f"exit status {done.returncode} of {' '.join(words)}\n{tail(log)}")
-        return done.stdout
+            process = subprocess.Popen(words, start_new_session=True, **options)
+        try:
+            output, _ = process.communicate(data, timeout=patience)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{words[0]} has not ended after {patience} s") from None
+        finally:
+            if process.returncode is None:
+                end(process)
+        if process.returncode != status:
+            raise Failed(f"exit status {process.returncode} of {' '.join(words)}\n{tail(log)}")
+        return output
 
-    def witness(self, log, algorithm):
-        """What the provider said in log about who serves algorithm (a regular expression), "software" where
-        no backend may; Failed where another backend serves, or none."""
-        text = pathlib.Path(log).read_text(encoding="utf-8", errors="replace")
+    def witness(self, log, algorithm, since=0):
+        """What the provider said in log, from byte `since` on, about who serves algorithm (a regular
+        expression), "software" where no backend may; Failed where another backend serves, or none."""
+        text = read(log, since)
         if self.backend == "software":
             if found := re.search(rf"sunxi: {algorithm} on \w+ \(", text):
                 raise Failed(f"no backend was to serve, but: {found[0]}")
             return "software"
-        found = re.search(rf"sunxi: {algorithm} on ({self.backend} \([^)]*\))", text)
+        found = re.search(rf"sunxi: {algorithm} on ({self.backend} \(.*\))", text)
         if not found:
             raise Failed(f"{self.backend} did not serve {algorithm}\n{tail(log)}")
         return found[1]
 
     def case(self, name, body, *arguments):
-        """Runs body, which returns what served or raises Failed, and prints a line."""
+        """Runs body, which returns what served or raises Failed, and prints a line, with the seconds it took."""
+        start = time.monotonic()
         try:
             served = body(*arguments)
-            print(f"ok      {self.name}: {name}: {served}", flush=True)
+            print(f"ok      {self.name}: {name}: {served} [{time.monotonic() - start:.1f} s]", flush=True)
         except (Failed, OSError, subprocess.SubprocessError) as problem:
             self.failures += 1
-            print(f"FAILED  {self.name}: {name}: {problem}", flush=True)
+            print(f"FAILED  {self.name}: {name}: {problem} [{time.monotonic() - start:.1f} s]", flush=True)
 
     def status(self):
         return 1 if self.failures else 0

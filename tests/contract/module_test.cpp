@@ -62,13 +62,15 @@ std::size_t entries(const char* directory) {
 // A file that lives as long as the object.
 class ConfigFile {
  public:
-  explicit ConfigFile(const std::string& section) {
+  // providers: the lines of that section.
+  explicit ConfigFile(const std::string& section,
+                      const std::string& providers = "default = default_sect\nsunxi = sunxi_sect\n") {
     const int number = mkstemp(path_.data());
     close(number);
     std::ofstream(path_) << "openssl_conf = init\n[init]\nproviders = providers\nalg_section = algorithms\n"
                             "[algorithms]\ndefault_properties = ?provider=sunxi\n"
-                            "[providers]\ndefault = default_sect\nsunxi = sunxi_sect\n"
-                            "[default_sect]\nactivate = 1\n[sunxi_sect]\nactivate = 1\nmodule = "
+                            "[providers]\n"
+                         << providers << "[default_sect]\nactivate = 1\n[sunxi_sect]\nactivate = 1\nmodule = "
                          << module_directory << "/sunxi.so\n"
                          << section;
   }
@@ -90,6 +92,22 @@ LibraryPtr configured(const ConfigFile& file) {
 std::string provider_of(OSSL_LIB_CTX* library, const char* cipher) {
   const CipherPtr found(EVP_CIPHER_fetch(library, cipher, nullptr));
   return found ? OSSL_PROVIDER_get0_name(EVP_CIPHER_get0_provider(found.get())) : "";
+}
+
+// What a call writes to standard error.
+template <class Call>
+std::string said(const Call& call) {
+  std::FILE* file = std::tmpfile();
+  const int before = dup(STDERR_FILENO);
+  dup2(fileno(file), STDERR_FILENO);
+  call();
+  dup2(before, STDERR_FILENO);
+  close(before);
+  std::rewind(file);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
 }
 
 // A variable that is set as long as the object lives.
@@ -465,6 +483,39 @@ TEST_CASE("openssl.cnf: a bad value leaves the application with the default prov
     CHECK(provider_of(library.get(), "AES-128-CBC") == "default");
     ERR_clear_error();
   }
+}
+
+TEST_CASE("openssl.cnf: a file that forgets the default provider is complained of, once") {
+  const auto fetch_twice = [](const std::string& section, const std::string& providers) {
+    const ConfigFile file(section, providers);
+    return said([&file] {
+      const LibraryPtr library = configured(file);
+      for (const char* name : {"AES-128-CBC", "AES-256-CBC"})
+        CHECK(provider_of(library.get(), name) == "sunxi");
+      CHECK(EVP_MAC_fetch(library.get(), "HMAC", nullptr) == nullptr);
+      ERR_clear_error();
+    });
+  };
+  const auto quiet = [](const std::string& providers) {
+    const ConfigFile file("", providers);
+    return said([&file] { CHECK(provider_of(configured(file).get(), "AES-128-CBC") == "sunxi"); }).empty();
+  };
+  const std::string text = fetch_twice("", "sunxi = sunxi_sect\n");
+  CHECK(text.find("default") != std::string::npos);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+  // These two have none of what is missing.
+  CHECK_FALSE(fetch_twice("[other]\nactivate = 1\n", "sunxi = sunxi_sect\nbase = other\n").empty());
+  CHECK(fetch_twice("log = off\n", "sunxi = sunxi_sect\n").empty());
+  CHECK(quiet("default = default_sect\nsunxi = sunxi_sect\n"));
+  CHECK(quiet("sunxi = sunxi_sect\ndefault = default_sect\n"));
+  // Who loads it by a call knows what else there is.
+  CHECK(said([] {
+          const LibraryPtr library(OSSL_LIB_CTX_new());
+          OSSL_PROVIDER_set_default_search_path(library.get(), module_directory);
+          OSSL_PROVIDER* provider = OSSL_PROVIDER_load(library.get(), "sunxi");
+          CHECK(provider_of(library.get(), "AES-128-CBC") == "sunxi");
+          OSSL_PROVIDER_unload(provider);
+        }).empty());
 }
 
 TEST_CASE("a bad value in an explicit load: the error names key, value and what is allowed") {
