@@ -15,6 +15,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/backend.h"
@@ -89,7 +90,7 @@ inline const std::array variants{
     Variant{"DES-CBC", Cipher::des, Mode::cbc, 8, EVP_des_ede3_cbc, "cbc(des)", "cbc-des"},
 };
 
-inline const Variant& variant_of(const std::string& name) {
+inline const Variant& variant_of(std::string_view name) {
   for (const Variant& variant : variants) {
     if (name == variant.name) return variant;
   }
