@@ -395,9 +395,15 @@ TEST_CASE("a reader ends itself, also where its parent has become another progra
     const int number = next_number();
     static_cast<void>(source->read(out, fine_clock() + 1'000'000));
     fcntl(number, F_SETFL, 0);  // as a device that makes everybody wait
-    std::thread([&] { static_cast<void>(source->read(out, fine_clock() + second / 2)); }).detach();
-    while (!has_child()) std::this_thread::yield();
-    execlp("sleep", "sleep", "1000", nullptr);
+    // A handler that runs while the thread waits for its reader, and does not return. (Another thread's exec
+    // ends this one, and the kernel the reader with it.)
+    static const pthread_t waiting = pthread_self();
+    signal(SIGUSR1, [](int) { execlp("sleep", "sleep", "1000", nullptr); });
+    std::thread([] {
+      while (!has_child()) std::this_thread::yield();
+      pthread_kill(waiting, SIGUSR1);
+    }).detach();
+    static_cast<void>(source->read(out, fine_clock() + second / 2));
     _exit(1);
   }
   // Nobody has it open for reading any more: after a first time, when nobody has yet.
