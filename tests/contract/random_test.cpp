@@ -233,18 +233,27 @@ std::size_t cases() {
   return given == nullptr ? 150 : static_cast<std::size_t>(std::atoi(given));
 }
 
+bool idle_source_gives_seeds(const Library& library) {
+  const Family one = family(library, false, idle_seed_source);
+  const bool gives = start(one.rand.get());
+  static_cast<void>(errors());
+  return gives;
+}
+
 TEST_CASE("the life of a generator, call by call, is the default provider's") {
   const Library ours = both();
   const Library reference("default");
   struct Kind {
     const char* name;
-    Parents parents;
+    void (*parents)(const Library&, Family&, bool);
   };
   for (const Kind& kind :
        {Kind{"no parent", no_parent}, Kind{"seed source", seed_source},
         Kind{"another seed source", foreign_seed_source}, Kind{"idle seed source", idle_seed_source},
         Kind{"another idle seed source", idle_foreign_seed_source}, Kind{"primary", primary},
         Kind{"another primary", foreign_primary}}) {
+    // SEED-SRC of later releases, such as 3.6, gives seeds without having been instantiated. Ours does not.
+    if (kind.parents == &idle_seed_source && idle_source_gives_seeds(reference)) continue;
     for (std::size_t i = 0; i < cases(); ++i) {
       const Family a = family(ours, true, kind.parents);
       const Family b = family(reference, false, kind.parents);
