@@ -198,21 +198,25 @@ TEST_CASE("a source that fails after good bytes gives none of them") {
 
 TEST_CASE("a source that fails between two reads of one request gives nothing") {
   Clock process;
-  Fair fair;
+  // As often as it takes on a machine that is short of time: there is no second read once the time is up.
   std::size_t reads = 0;
-  const auto collector = collector_of(process, [&](std::span<std::uint8_t> out, std::uint64_t deadline) {
-    ++reads;
-    if (reads == 1) return fair(out.first(startup_bytes + 30), deadline);
-    std::fill(out.begin(), out.end(), std::uint8_t{0});
-    return all(out.size());
-  });
-  Collector::Gathered got;
-  got.bytes.fill(1);
-  collector->gather(got);
+  for (int tries = 0; tries < 500 && reads < 2; ++tries) {
+    reads = 0;
+    const auto collector = collector_of(
+        process, [&, fair = Fair{}](std::span<std::uint8_t> out, std::uint64_t deadline) mutable {
+          ++reads;
+          if (reads == 1) return fair(out.first(startup_bytes + 30), deadline);
+          std::fill(out.begin(), out.end(), std::uint8_t{0});
+          return all(out.size());
+        });
+    Collector::Gathered got;
+    got.bytes.fill(1);
+    collector->gather(got);
+    CHECK(got.size == 0);
+    CHECK(std::all_of(got.bytes.begin(), got.bytes.begin() + bytes_per_source,
+                      [](std::uint8_t byte) { return byte == 0; }));
+  }
   CHECK(reads == 2);
-  CHECK(got.size == 0);
-  CHECK(std::all_of(got.bytes.begin(), got.bytes.begin() + bytes_per_source,
-                    [](std::uint8_t byte) { return byte == 0; }));
 }
 
 TEST_CASE("a source that is not there, or is broken, rests and is reported once") {
