@@ -39,8 +39,10 @@ struct Drbg {
   }
 };
 
-// From 3.5 on libcrypto names the generator's provider, us, and the DRBG looks that name up in the library
-// context of the default provider, where we are not: the name becomes its own.
+// The DRBG looks its cipher up in the library context of the default provider, where we are not. So what
+// names a provider has to go: from 3.5 on libcrypto names the generator's, us, which becomes its own; and in
+// "properties", which have chosen the generator and are handed on to its cipher, all clauses about a provider
+// are left out. The others stay: where a cipher has to be validated, say, there is none.
 class DefaultProviderParams {
  public:
   explicit DefaultProviderParams(const OSSL_PARAM* params) noexcept;
@@ -48,7 +50,7 @@ class DefaultProviderParams {
   DefaultProviderParams& operator=(const DefaultProviderParams&) = delete;
   ~DefaultProviderParams() = default;
 
-  // False: there are too many of them.
+  // False: there are too many of them, or the properties are too long.
   [[nodiscard]] explicit operator bool() const noexcept { return good_; }
   [[nodiscard]] const OSSL_PARAM* get() const noexcept { return params_; }
 
@@ -57,6 +59,7 @@ class DefaultProviderParams {
   bool good_ = true;
   std::array<OSSL_PARAM, 16> changed_;
   std::array<char, 8> name_{"default"};
+  std::array<char, 512> properties_;
 };
 
 // The table of SUNXI-RAND, whose first arguments are Provider objects (rand.cpp); fills `drbg`. Empty where

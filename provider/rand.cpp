@@ -151,7 +151,8 @@ struct RandContext {
   // The process that the DRBG was last seeded in. The DRBG itself compares process numbers, and two processes
   // of different pid namespaces can have the same one.
   std::atomic<std::uint64_t> generation;
-  std::atomic<bool> has_cipher{false};
+  // Also one that was refused: the DRBG then has none, and gets none of ours.
+  std::atomic<bool> cipher_named{false};
 };
 
 RandContext& of(void* opaque) noexcept {
@@ -191,17 +192,17 @@ void rand_freectx(void* opaque) noexcept {
 
 int rand_set_ctx_params(void* opaque, const OSSL_PARAM params[]) noexcept {
   RandContext& context = of(opaque);
+  if (names_cipher(params)) context.cipher_named = true;
   const DefaultProviderParams changed(params);
-  if (!changed || context.drbg.set_ctx_params(context.inner, changed.get()) == 0) return 0;
-  if (names_cipher(params)) context.has_cipher = true;
-  return 1;
+  return changed ? context.drbg.set_ctx_params(context.inner, changed.get()) : 0;
 }
 
 int rand_instantiate(void* opaque, unsigned int strength, int prediction_resistance,
                      const unsigned char* personal, std::size_t personal_bytes,
                      const OSSL_PARAM params[]) noexcept {
   RandContext& context = of(opaque);
-  if (!context.has_cipher && !names_cipher(params)) {
+  if (names_cipher(params)) context.cipher_named = true;
+  if (!context.cipher_named) {
     const std::array cipher{
         OSSL_PARAM_construct_utf8_string(OSSL_DRBG_PARAM_CIPHER, const_cast<char*>(core_cipher), 0),
         OSSL_PARAM_construct_end()};
@@ -213,7 +214,7 @@ int rand_instantiate(void* opaque, unsigned int strength, int prediction_resista
   if (context.drbg.instantiate(context.inner, strength, prediction_resistance, personal, personal_bytes,
                                changed.get()) == 0)
     return 0;
-  context.has_cipher = true;
+  context.cipher_named = true;
   context.generation.store(generation, std::memory_order_relaxed);
   return 1;
 }

@@ -109,11 +109,10 @@ class Reader {
     if (setting.in_environment) {
       std::string variable = "SUNXI_" + std::string(key);
       std::transform(variable.begin(), variable.end(), variable.begin(), upper);
-      const auto text = environment_(variable.c_str());
-      if (text && !text->empty()) return {setting, std::string(trim(*text)), variable};
+      if (auto text = written(environment_, variable)) return {setting, *std::move(text), variable};
     }
-    const auto text = file_(setting.key);
-    return {setting, text ? std::string(trim(*text)) : setting.fallback, setting.key, text.has_value()};
+    if (auto text = written(file_, setting.key)) return {setting, *std::move(text), setting.key};
+    return {setting, setting.fallback, setting.key, false};
   }
 
   // The line for an algorithm in the section that `key` names: any alias, as spelled, upper or lower.
@@ -126,13 +125,21 @@ class Reader {
         std::string name(alias);
         std::transform(name.begin(), name.end(), name.begin(), change);
         const std::string full = std::string(key) + "." + name;
-        if (auto text = file_(full.c_str())) found.emplace(full, std::string(trim(*text)));
+        if (auto text = written(file_, full)) found.emplace(full, *std::move(text));
       }
     });
     return found;
   }
 
  private:
+  // Nothing, or nothing but blanks, after a key is as good as no key.
+  static std::optional<std::string> written(const SettingReader& from, const std::string& key) {
+    const auto text = from(key.c_str());
+    const std::string_view value = text ? trim(*text) : std::string_view();
+    if (value.empty()) return std::nullopt;
+    return std::string(value);
+  }
+
   static char same(char c) { return c; }
   static char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
   static char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A random generator of the kernel's crypto API (Linux crypto/algif_rng.c): the kernel's software in all
 // current releases.
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -54,8 +55,11 @@ class AfalgRng final : public Source {
 
  private:
   ReadResult open() noexcept {
-    if (!under_seccomp_ && Process::filtered())
-      return {Read::absent, 0, "the process is under a seccomp filter, see under_seccomp", 0};
+    if (!under_seccomp_) {
+      const Descriptor status(::open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+      if (!status) return refusal(Filter::unknown);
+      if (Process::filtered(status.get())) return refusal(Filter::present);
+    }
     Descriptor bound;
     if (const afalg::Fault refused = afalg::bind_socket(bound, "rng", algorithm_.c_str()))
       return {Read::absent, 0, afalg::step_name(refused.step), refused.error};

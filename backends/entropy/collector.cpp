@@ -28,9 +28,24 @@ std::vector<std::unique_ptr<Source>> make_sources(Process& process, const Option
   return sources;
 }
 
-void Monitored::rest() noexcept {
-  rests_until_ = process_.now() + next_rest_;
-  next_rest_ = std::min(next_rest_ * 2, longest_rest);
+// The parent's last try is the child's: otherwise each of many short-lived children would wait for a silent
+// device once. A thread of the parent may have been writing these numbers.
+Monitored::Monitored(std::unique_ptr<Source> source, Process& process, const Monitored* inherited) noexcept
+    : source_(std::move(source)), process_(process) {
+  if (inherited == nullptr) return;
+  alarm_reported_ = inherited->alarm_reported_;
+  miss_reported_ = inherited->miss_reported_;
+  after_miss_ = std::clamp(inherited->after_miss_, first_rest, longest_rest);
+  after_alarm_ = std::clamp(inherited->after_alarm_, first_rest, longest_rest);
+  if (inherited->rest_ == 0) return;
+  rest_ = std::clamp(inherited->rest_, first_rest, longest_rest);
+  rests_until_ = process_.now() + rest_;
+}
+
+void Monitored::rest(std::uint64_t& next) noexcept {
+  rest_ = next;
+  rests_until_ = process_.now() + next;
+  next = std::min(next * 2, longest_rest);
 }
 
 void Monitored::drop(Alarm alarm) noexcept {
@@ -39,11 +54,11 @@ void Monitored::drop(Alarm alarm) noexcept {
                  alarm_name(alarm));
   }
   alarm_reported_ = true;
-  if (good_ >= recovered_bytes) next_rest_ = first_rest;
+  if (good_ >= recovered_bytes) after_alarm_ = first_rest;
   health_ = Health();
   untested_ = startup_bytes;
   good_ = 0;
-  rest();
+  rest(after_alarm_);
 }
 
 void Monitored::miss(const ReadResult& result) noexcept {
@@ -56,11 +71,14 @@ void Monitored::miss(const ReadResult& result) noexcept {
     }
   }
   miss_reported_ = true;
-  rest();
+  rest(after_miss_);
 }
 
 std::size_t Monitored::gather(std::span<std::uint8_t> out, std::uint64_t deadline) noexcept {
-  if (rests_until_ != 0 && process_.now() < rests_until_) return 0;
+  if (rests_until_ != 0 && process_.now() < rests_until_) {
+    source_->tidy();
+    return 0;
+  }
   std::array<std::uint8_t, startup_bytes + bytes_per_source> samples;
   std::size_t have = 0;  // tested and usable
   const std::size_t wanted = std::min(out.size(), bytes_per_source);
@@ -84,8 +102,8 @@ std::size_t Monitored::gather(std::span<std::uint8_t> out, std::uint64_t deadlin
     std::memcpy(out.data() + have, got.data() + discarded, got.size() - discarded);
     have += got.size() - discarded;
     if (have < wanted && fine_clock() >= deadline) {
-      // Slow: what it gave so far has been counted. A source that gave nothing at all is left alone a while.
-      if (got.empty()) rest();
+      // Slow: what it gave so far has been counted, and next time it goes on from there.
+      rest(after_miss_);
       have = 0;
       break;
     }
@@ -93,10 +111,13 @@ std::size_t Monitored::gather(std::span<std::uint8_t> out, std::uint64_t deadlin
   wipe(samples.data(), sizeof samples);
   if (have == 0) {
     wipe(out.data(), out.size());
-  } else if (!welcomed_) {
-    process_.log(LogLevel::info, "%s has passed its start-up test and is mixed into random seeds", name());
-    welcomed_ = true;
+    return 0;
   }
+  rest_ = 0;
+  after_miss_ = first_rest;
+  if (!welcomed_)
+    process_.log(LogLevel::info, "%s has passed its start-up test and is mixed into random seeds", name());
+  welcomed_ = true;
   return have;
 }
 
@@ -106,7 +127,15 @@ Collector::Collector(Collector* inherited, Process& process, std::vector<std::un
   }
   sources_.reserve(sources.size());
   for (std::unique_ptr<Source>& source : sources) {
-    if (source) sources_.emplace_back(std::move(source), process);
+    if (!source) continue;
+    const Monitored* same = nullptr;
+    if (inherited != nullptr) {
+      const auto found =
+          std::find_if(inherited->sources_.begin(), inherited->sources_.end(),
+                       [&](const Monitored& one) { return std::strcmp(one.name(), source->name()) == 0; });
+      if (found != inherited->sources_.end()) same = &*found;
+    }
+    sources_.emplace_back(std::move(source), process, same);
   }
 }
 

@@ -22,15 +22,16 @@ inline constexpr std::size_t bytes_per_source = 64;
 inline constexpr std::size_t most_sources = 2;
 // How long one gathering waits for each source.
 inline constexpr std::uint64_t patience = 20'000'000;
-// A source that was dropped, or is not there, rests: the first time this long, then twice as long each time.
+// A source that was dropped, is not there, or gave less than was wanted in its time, rests: the first time
+// this long, then twice as long each time.
 inline constexpr std::uint64_t first_rest = 10'000'000'000;
 inline constexpr std::uint64_t longest_rest = 3'600'000'000'000;
 
 // One source under its health tests.
 class Monitored {
  public:
-  Monitored(std::unique_ptr<Source> source, Process& process) noexcept
-      : source_(std::move(source)), process_(process) {}
+  // `inherited`: the same source in the process that this one is the child of, or null.
+  Monitored(std::unique_ptr<Source> source, Process& process, const Monitored* inherited) noexcept;
 
   // Tested bytes into `out`, all of it or nothing; the number.
   [[nodiscard]] std::size_t gather(std::span<std::uint8_t> out, std::uint64_t deadline) noexcept;
@@ -38,7 +39,7 @@ class Monitored {
   void let_go() noexcept { source_->let_go(); }
 
  private:
-  void rest() noexcept;
+  void rest(std::uint64_t& next) noexcept;
   void drop(Alarm alarm) noexcept;
   void miss(const ReadResult& result) noexcept;
 
@@ -48,7 +49,9 @@ class Monitored {
   std::size_t untested_ = startup_bytes;  // samples until the start-up test is passed
   std::uint64_t good_ = 0;                // bytes since the last alarm
   std::uint64_t rests_until_ = 0;         // Process::now()
-  std::uint64_t next_rest_ = first_rest;
+  std::uint64_t rest_ = 0;  // the one that it has, or had after the last try; 0: the last try was good
+  std::uint64_t after_miss_ = first_rest;  // the next one, by what it is for
+  std::uint64_t after_alarm_ = first_rest;
   bool alarm_reported_ = false;
   bool miss_reported_ = false;
   bool welcomed_ = false;

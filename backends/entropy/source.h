@@ -34,6 +34,11 @@ struct ReadResult {
   int error;            // errno of it, 0 if there is none
 };
 
+// What /proc/self/status says of seccomp filters.
+enum class Filter : std::uint8_t { none, present, unknown };
+// Why a source is absent then; `filter` is not none. With errno as opening the file has left it.
+[[nodiscard]] ReadResult refusal(Filter filter) noexcept;
+
 // One process, one thread at a time. Opens what it needs at the first read.
 class Source {
  public:
@@ -46,6 +51,9 @@ class Source {
 
   // At most out.size() bytes into `out`, waiting no longer than until `deadline` of fine_clock().
   [[nodiscard]] virtual ReadResult read(std::span<std::uint8_t> out, std::uint64_t deadline) noexcept = 0;
+
+  // While nothing is read for some time: ends what the last read has left. Cheap.
+  virtual void tidy() noexcept {}
 
   // In the child of a fork, where this one is not used any more: closes what it inherited. A thread of the
   // parent may have been inside. By any number of threads.

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -18,8 +20,11 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -54,6 +59,15 @@ std::size_t read_some(Source& source, std::span<std::uint8_t> out) {
   return 0;
 }
 
+// What `work` returns, in a child.
+template <class Work>
+bool in_child(Work&& work) {
+  const pid_t child = fork();
+  if (child == 0) _exit(work() ? 0 : 1);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
 class Fifo {
  public:
   Fifo() {
@@ -71,6 +85,12 @@ class Fifo {
     rmdir(folder_.c_str());
   }
   [[nodiscard]] const char* path() const { return path_.c_str(); }
+  // Who opens it for reading from now on is alone with it. Nothing can be put.
+  void read_no_more() const {
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup3(nothing, writer_, O_CLOEXEC);
+    close(nothing);
+  }
   void put(std::size_t bytes) const {
     const std::vector<char> data(bytes, 'x');
     REQUIRE(write(writer_, data.data(), bytes) == static_cast<ssize_t>(bytes));
@@ -81,6 +101,44 @@ class Fifo {
   std::string path_;
   int writer_ = -1;
 };
+
+// Some child, also one that wait() does not see, is there: running, or at its end and not waited for.
+bool has_child() {
+  siginfo_t unused{};
+  return waitid(P_ALL, 0, &unused, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
+}
+
+// A thread that reads a silent device, from the moment on that the reader is there.
+class Waiting {
+ public:
+  Waiting(Source& source, const Fifo& device, std::uint64_t patience = 30 * second)
+      : device_(device), thread_([this, &source, patience] {
+          static_cast<void>(source.read(out_, fine_clock() + patience));
+          done_ = true;
+        }) {
+    while (!has_child() && !done_) std::this_thread::yield();
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    device_.put(out_.size());
+    thread_.join();
+  }
+  [[nodiscard]] bool done() const { return done_; }
+
+ private:
+  const Fifo& device_;
+  std::array<std::uint8_t, 64> out_{};
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+// The number that the next open gives.
+int next_number() {
+  const int number = dup(STDERR_FILENO);
+  close(number);
+  return number;
+}
 
 TEST_CASE("a device that answers is read to the end of the request") {
   Process process;
@@ -134,8 +192,7 @@ TEST_CASE("a descriptor that the application has taken is not read and not close
   Process process;
   const auto source = make_hwrng(process, true, "/dev/urandom");
   std::array<std::uint8_t, 64> out{};
-  const int expected = dup(STDERR_FILENO);
-  close(expected);
+  const int expected = next_number();
   REQUIRE(source->read(out, fine_clock() + 10 * second).bytes == out.size());
   std::array<int, 2> ends{};
   REQUIRE(pipe2(ends.data(), O_CLOEXEC) == 0);
@@ -150,6 +207,272 @@ TEST_CASE("a descriptor that the application has taken is not read and not close
   close(ends[1]);
 }
 
+TEST_CASE("a descriptor that is taken after the look at it is not read either") {
+  Process process;
+  std::array<int, 2> ends{};
+  REQUIRE(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
+  REQUIRE(write(ends[1], "mine", 4) == 4);
+  for (int turn = 0; turn < 100; ++turn) {
+    const auto source = make_hwrng(process, true, "/dev/urandom");
+    std::array<std::uint8_t, 64> out{};
+    const int number = next_number();
+    static_cast<void>(source->read(out, fine_clock() + 10 * second));
+    const int device = dup(number);
+    std::atomic<bool> stop{false};
+    std::thread application([&] {
+      while (!stop) {
+        dup2(ends[0], number);
+        dup2(device, number);
+      }
+    });
+    static_cast<void>(source->read(out, fine_clock() + second / 20));
+    stop = true;
+    application.join();
+    close(number);
+    close(device);
+  }
+  std::array<char, 5> text{};
+  CHECK(read(ends[0], text.data(), 4) == 4);
+  CHECK(std::string(text.data()) == "mine");
+  close(ends[0]);
+  close(ends[1]);
+}
+
+// Whether the ends of pipes, with numbers below and above the device's, are closed for all while a reader
+// waits.
+bool lets_go_at_once() {
+  const Fifo device;
+  Process process;
+  std::array<int, 2> low{};
+  std::array<int, 2> high{};
+  if (pipe2(low.data(), O_CLOEXEC) != 0) return false;
+  const auto source = make_hwrng(process, true, device.path());
+  std::array<std::uint8_t, 64> out{};
+  static_cast<void>(source->read(out, fine_clock() + 1'000'000));
+  if (pipe2(high.data(), O_CLOEXEC) != 0) return false;
+  bool good = true;
+  {
+    const Waiting waiting(*source, device);
+    for (const auto& ends : {low, high}) {
+      close(ends[1]);
+      pollfd hung{.fd = ends[0], .events = POLLIN, .revents = 0};
+      good = good && poll(&hung, 1, 10'000) == 1 && hung.revents == POLLHUP;
+    }
+    good = good && !waiting.done();
+  }
+  close(low[0]);
+  close(high[0]);
+  return good;
+}
+
+TEST_CASE("what the application closes is closed, while a reader waits") {
+  CHECK(lets_go_at_once());
+}
+
+TEST_CASE("the same with a kernel that has no close_range") {
+  CHECK(in_child([] {
+    static const sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 436, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog program{std::size(filter), const_cast<sock_filter*>(filter)};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      return false;
+    return lets_go_at_once();
+  }));
+}
+
+std::size_t shared_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t rights = line.find(' ') + 1;
+    if (line.at(rights + 3) == 's') ++count;
+  }
+  return count;
+}
+
+TEST_CASE("children of the application do not have the page that the reader writes to") {
+  const Fifo device;
+  Process process;
+  const auto source = make_hwrng(process, true, device.path());
+  const std::size_t before = shared_mappings();
+  {
+    const Waiting waiting(*source, device);
+    CHECK(shared_mappings() == before + 1);
+    // The reader is there a moment before the page is hidden.
+    bool hidden = false;
+    for (int tries = 0; tries < 50 && !hidden; ++tries)
+      hidden = in_child([&] { return shared_mappings() == before; });
+    CHECK(hidden);
+    CHECK_FALSE(waiting.done());
+  }
+  CHECK(shared_mappings() == before);
+}
+
+// Of the process `parent` a child that is not `other`; 0 if there is none.
+pid_t child_of(pid_t parent, pid_t other) {
+  pid_t found = 0;
+  DIR* folder = opendir("/proc");
+  while (const dirent* entry = readdir(folder)) {
+    const pid_t number = std::atoi(entry->d_name);
+    if (number == 0 || number == other) continue;
+    std::ifstream stat("/proc/" + std::to_string(number) + "/stat");
+    std::string line;
+    std::getline(stat, line);
+    const std::size_t name_end = line.rfind(')');
+    if (name_end == std::string::npos || name_end + 4 > line.size()) continue;
+    if (std::atoi(line.c_str() + name_end + 4) == parent) found = number;
+  }
+  closedir(folder);
+  return found;
+}
+
+TEST_CASE("a reader that does not end in time is waited for later") {
+  const Fifo device;
+  Process process;
+  const auto source = make_hwrng(process, true, device.path());
+  std::array<int, 2> orders{};
+  std::array<int, 2> answers{};
+  REQUIRE(pipe2(orders.data(), O_CLOEXEC) == 0);
+  REQUIRE(pipe2(answers.data(), O_CLOEXEC) == 0);
+  const pid_t self = getpid();
+  // The end of a process that is traced is its tracer's first.
+  const pid_t tracer = fork();
+  if (tracer == 0) {
+    char done = 0;
+    if (read(orders[0], &done, 1) != 1) _exit(1);
+    const pid_t reader = child_of(self, getpid());
+    done = reader != 0 && ptrace(PTRACE_SEIZE, reader, nullptr, nullptr) == 0 ? 'y' : 'n';
+    if (write(answers[1], &done, 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char traced = 0;
+  {
+    std::array<std::uint8_t, 64> out{};
+    std::thread thread([&] { static_cast<void>(source->read(out, fine_clock() + 30 * second)); });
+    while (child_of(self, tracer) == 0) std::this_thread::yield();
+    REQUIRE(write(orders[1], "g", 1) == 1);
+    REQUIRE(read(answers[0], &traced, 1) == 1);
+    device.put(64);
+    thread.join();
+  }
+  kill(tracer, SIGKILL);
+  REQUIRE(waitpid(tracer, nullptr, 0) == tracer);
+  for (const auto& ends : {orders, answers}) {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  if (traced == 'y') {
+    CHECK(has_child());
+    CHECK(no_children());
+  } else {
+    WARN("not allowed to trace");
+  }
+  // It may still be on its way to its end.
+  const std::uint64_t deadline = fine_clock() + 20 * second;
+  do {
+    source->tidy();
+  } while (has_child() && fine_clock() < deadline);
+  CHECK_FALSE(has_child());
+}
+
+bool is_program(pid_t process, std::string_view name) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/comm");
+  std::string found;
+  std::getline(file, found);
+  return found == name;
+}
+
+TEST_CASE("a reader ends itself, also where its parent has become another program") {
+  const Fifo device;
+  const int writer = open(device.path(), O_WRONLY | O_CLOEXEC);
+  device.read_no_more();
+  const pid_t child = fork();
+  if (child == 0) {
+    Process process;
+    const auto source = make_hwrng(process, true, device.path());
+    std::array<std::uint8_t, 64> out{};
+    const int number = next_number();
+    static_cast<void>(source->read(out, fine_clock() + 1'000'000));
+    fcntl(number, F_SETFL, 0);  // as a device that makes everybody wait
+    // A handler that runs while the thread waits for its reader, and does not return. (Another thread's exec
+    // ends this one, and the kernel the reader with it.)
+    static const pthread_t waiting = pthread_self();
+    signal(SIGUSR1, [](int) { execlp("sleep", "sleep", "1000", nullptr); });
+    std::thread([] {
+      while (!has_child()) std::this_thread::yield();
+      pthread_kill(waiting, SIGUSR1);
+    }).detach();
+    static_cast<void>(source->read(out, fine_clock() + second / 2));
+    _exit(1);
+  }
+  // Nobody has it open for reading any more: after a first time, when nobody has yet.
+  const auto readers = [&] {
+    pollfd state{.fd = writer, .events = POLLOUT, .revents = 0};
+    poll(&state, 1, 0);
+    return (state.revents & POLLERR) == 0;
+  };
+  const std::uint64_t deadline = fine_clock() + 20 * second;
+  while (!is_program(child, "sleep") && fine_clock() < deadline) std::this_thread::yield();
+  while (readers() && fine_clock() < deadline) std::this_thread::yield();
+  CHECK_FALSE(readers());
+  CHECK(is_program(child, "sleep"));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(writer);
+}
+
+TEST_CASE("an application that closes all descriptors has the device opened again, and its own left alone") {
+  CHECK(in_child([] {
+    Process process;
+    const auto source = make_hwrng(process, false, "/dev/urandom");
+    std::array<std::uint8_t, 64> out{};
+    if (source->read(out, fine_clock() + 10 * second).read == Read::absent) return true;  // filtered already
+    for (int turn = 0; turn < 3; ++turn) {
+      for (int number = STDERR_FILENO + 1; number < 256; ++number) close(number);
+      // Those that have its numbers now.
+      std::array<std::array<int, 2>, 4> pipes{};
+      for (auto& ends : pipes) {
+        if (pipe2(ends.data(), O_CLOEXEC) != 0 || write(ends[1], "mine", 4) != 4) return false;
+      }
+      if (source->read(out, fine_clock() + 10 * second).bytes != out.size()) return false;
+      for (auto& ends : pipes) {
+        std::array<char, 5> text{};
+        if (read(ends[0], text.data(), 4) != 4 || std::string_view(text.data()) != "mine") return false;
+      }
+    }
+    return true;
+  }));
+}
+
+TEST_CASE("without /proc it is that which is said, and nothing of a filter that nobody has seen") {
+  if (getuid() != 0) return;
+  std::array<char, 32> folder{"/tmp/sunxi-test-XXXXXX"};
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  CHECK(in_child([&] {
+    if (chroot(folder.data()) != 0 || chdir("/") != 0) return false;
+    close(open("/device", O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    Process process;
+    std::array<std::uint8_t, 64> out{};
+    bool good = true;
+    for (const bool under_seccomp : {false, true}) {
+      const ReadResult result =
+          make_hwrng(process, under_seccomp, "/device")->read(out, fine_clock() + second);
+      good = good && result.read == Read::absent && result.error == ENOENT &&
+             std::string_view(result.problem).starts_with("/proc/self/");
+    }
+    const ReadResult result = make_afalg_rng(process, false, "stdrng")->read(out, fine_clock() + second);
+    good = good && result.error == ENOENT && std::string_view(result.problem).starts_with("/proc/self/");
+    unlink("/device");
+    return good;
+  }));
+  rmdir(folder.data());
+}
+
 TEST_CASE("what a fork inherits is let go, once") {
   Process process;
   const std::size_t before = descriptors();
@@ -159,15 +482,6 @@ TEST_CASE("what a fork inherits is let go, once") {
   source->let_go();
   source->let_go();
   CHECK(descriptors() == before);
-}
-
-// What `work` returns, in a child.
-template <class Work>
-bool in_child(Work&& work) {
-  const pid_t child = fork();
-  if (child == 0) _exit(work() ? 0 : 1);
-  int status = 0;
-  return waitpid(child, &status, 0) == child && status == 0;
 }
 
 TEST_CASE("a filter that comes later, and would kill, is seen before any call that it could mind",

@@ -2,7 +2,10 @@
 // The configuration parser: every key, every kind of bad value, the environment over the file.
 #include "provider/settings.h"
 
+#include <algorithm>
+#include <cctype>
 #include <map>
+#include <string>
 
 #include "tests/support/catch.h"
 
@@ -71,8 +74,7 @@ TEST_CASE("backends are an ordered list") {
   CHECK(parse({{"backends", "afalg,mmio"}}).backends == std::vector<std::string>{"afalg", "mmio"});
   CHECK(parse({{"backends", " afalg , "}}).backends == std::vector<std::string>{"afalg"});
   CHECK(parse({{"backends", "none"}}).backends.empty());
-  for (const char* bad :
-       {"", "none, afalg", "afalg,,mmio", "AFALG", "caam", "afalg,afalg", ",", "afalg mmio"}) {
+  for (const char* bad : {"none, afalg", "afalg,,mmio", "AFALG", "caam", "afalg,afalg", ",", "afalg mmio"}) {
     INFO(bad);
     CHECK(complaint({{"backends", bad}}).find("backends = ") == 0);
   }
@@ -82,8 +84,7 @@ TEST_CASE("min_bytes") {
   CHECK(parse({{"min_bytes", "0"}}).min_bytes[aes_128_cbc] == pair(0, 0));
   CHECK(parse({{"min_bytes", "2147483647"}}).min_bytes[aes_128_cbc] == pair(2147483647, 2147483647));
   CHECK(parse({{"min_bytes", "never"}}).min_bytes[aes_128_cbc] == pair(never, never));
-  for (const char* bad :
-       {"", "-1", "2147483648", "18446744073709551616", "1k", "0x10", "512 ", "Never", "1.5"}) {
+  for (const char* bad : {"-1", "2147483648", "18446744073709551616", "1k", "0x10", "512 ", "Never", "1.5"}) {
     INFO(bad);
     const bool accepted = std::string_view(bad) == "512 ";  // white space round a value is not its part
     CHECK(complaint({{"min_bytes", bad}}).empty() == accepted);
@@ -126,7 +127,7 @@ TEST_CASE("thresholds of digests have no direction") {
     CHECK(parse({}, {{"SUNXI_MIN_BYTES_FOR", std::string(alias) + "=never"}}).min_bytes[sha1] ==
           pair(never, never));
   }
-  for (const char* bad : {"100/200", "100/100", "/", "100/", "never/never", "x", ""}) {
+  for (const char* bad : {"100/200", "100/100", "/", "100/", "never/never", "x"}) {
     INFO(bad);
     const std::string line = complaint({{"min_bytes_for.SHA1", bad}});
     CHECK(line.find("min_bytes_for.SHA1 = ") == 0);
@@ -163,7 +164,7 @@ TEST_CASE("algorithms") {
   CHECK(registered("ALL, -aes256", "AES-128-CBC"));
   for (std::size_t row = 0; row < cipher_count; ++row)
     CHECK(parse({{"algorithms", "ALL"}}).registered[row] != cipher_rows[row].only_if_named);
-  for (const char* bad : {"", "AES", "-", "AES-128-GCM", "AES-128-CBC:AES128", "ALL,,AES128", "-ALL"}) {
+  for (const char* bad : {"AES", "-", "AES-128-GCM", "AES-128-CBC:AES128", "ALL,,AES128", "-ALL"}) {
     INFO(bad);
     CHECK(complaint({{"algorithms", bad}}).find("algorithms = ") == 0);
   }
@@ -175,7 +176,7 @@ TEST_CASE("words") {
   CHECK(parse({{"mmio_map", "startup"}}).backend_options.mmio_map_at_startup);
   CHECK(parse({{"log", "debug"}}).log == LogLevel::debug);
   for (const char* key : {"accelerated_only", "under_seccomp", "mmio_map", "log"}) {
-    for (const char* bad : {"", "1", "maybe", "YES"}) {
+    for (const char* bad : {"1", "maybe", "YES"}) {
       INFO(key << " = " << bad);
       CHECK(complaint({{key, bad}}).find(std::string(key) + " = ") == 0);
     }
@@ -188,7 +189,7 @@ TEST_CASE("mmio devices") {
   CHECK(options({{"mmio", "uio:uio0"}}).mmio_uio == "uio0");
   CHECK(options({{"mmio", "off"}}).mmio_device == BackendOptions::MmioDevice::off);
   CHECK(options({{"mmio_soc", "sun7i-a20"}}).mmio_soc == "sun7i-a20");
-  for (const char* bad : {"", "on", "devmem:", "devmem:0x01c15001", "devmem:0x40000000", "devmem:01c15000",
+  for (const char* bad : {"on", "devmem:", "devmem:0x01c15001", "devmem:0x40000000", "devmem:01c15000",
                           "uio:", "uio:../mem", "uio:/dev/uio0"}) {
     INFO(bad);
     CHECK(complaint({{"mmio", bad}}).find("mmio = ") == 0);
@@ -198,14 +199,14 @@ TEST_CASE("mmio devices") {
        {"none", "devmem:0x5f000000:0x100000", "devmem:0x5f000000:1048576", "udmabuf:udmabuf0"})
     CHECK(complaint({{"mmio_dma", good}}).empty());
   for (const char* bad :
-       {"", "devmem:0x5f000000", "devmem:0x5f000000:0", "devmem:x:1", "udmabuf:", "udmabuf:a/b"})
+       {"devmem:0x5f000000", "devmem:0x5f000000:0", "devmem:x:1", "udmabuf:", "udmabuf:a/b"})
     CHECK(complaint({{"mmio_dma", bad}}).find("mmio_dma = ") == 0);
 }
 
 TEST_CASE("rand_extra") {
   for (const char* good : {"none", "sun4i-prng", "afalg:stdrng", "afalg:drbg(x,y)"})
     CHECK(complaint({{"rand_extra", good}}).empty());
-  for (const char* bad : {"", "afalg:", "afalg:a b", "prng"})
+  for (const char* bad : {"afalg:", "afalg:a b", "prng"})
     CHECK(complaint({{"rand_extra", bad}}).find("rand_extra = ") == 0);
   using Kind = entropy::Extra::Kind;
   CHECK(parse({}).entropy.extra.kind == Kind::none);
@@ -214,6 +215,36 @@ TEST_CASE("rand_extra") {
   CHECK(afalg.entropy.extra.kind == Kind::afalg);
   CHECK(afalg.entropy.extra.name == "stdrng");
   CHECK(afalg.entropy.backend.under_seccomp);
+}
+
+TEST_CASE("a key without a value has its default, and is not set by anybody") {
+  for (const Setting& setting : settings_table) {
+    for (const char* empty : {"", " ", "\t "}) {
+      INFO(setting.key);
+      CHECK(complaint({{setting.key, empty}}).empty());
+      CHECK(parse({{setting.key, empty}}).given.empty());
+      std::string variable = std::string("SUNXI_") + setting.key;
+      std::transform(variable.begin(), variable.end(), variable.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+      CHECK(parse({}, {{variable, empty}}).given.empty());
+    }
+  }
+  const Settings settings = parse({{"backends", ""},
+                                   {"min_bytes", ""},
+                                   {"min_bytes_for.AES-128-CBC", " "},
+                                   {"algorithms", ""},
+                                   {"under_seccomp", ""},
+                                   {"rand_extra", ""}});
+  const Settings untouched = parse({});
+  CHECK(settings.backends == untouched.backends);
+  CHECK_FALSE(settings.backends_is_set);
+  CHECK(settings.min_bytes == untouched.min_bytes);
+  CHECK(settings.min_bytes_is_set == untouched.min_bytes_is_set);
+  CHECK(settings.registered == untouched.registered);
+  CHECK(settings.entropy.extra.kind == entropy::Extra::Kind::none);
+  // One alias without a value does not hide another with one.
+  CHECK(parse({{"min_bytes_for.AES-128-CBC", ""}, {"min_bytes_for.AES128", "9"}}).min_bytes[aes_128_cbc] ==
+        pair(9, 9));
 }
 
 TEST_CASE("the environment wins over the file, key by key; an empty variable counts as unset") {
