@@ -3,13 +3,16 @@
 them, and a look at what the server's processes hold."""
 
 import concurrent.futures
+import functools
 import hashlib
+import http.server
 import os
 import pathlib
 import re
 import signal
 import socket
 import subprocess
+import threading
 
 from harness import Failed, await_that, free_port, tail
 
@@ -96,6 +99,43 @@ class Site:
             list(pool.map(one, range(count)))
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+
+def origin(site):
+    """A server without TLS, in this process, for programs that stand before one. Returns its port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site.root))
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_address[1]
+
+
+def fetch_in_each_suite(row, site, port, log, server_name="", algorithm=None):
+    """The cases that every server has: each suite, TLS 1.3, a foreign library, and some at once. algorithm: what
+    the backend serves, if not the suites' ciphers."""
+    def one(suite, count):
+        if count > 1:
+            site.at_once(port, count, "page", suite)
+        else:
+            site.curl(port, "small", "page", "big", suite=suite)
+        return "no cipher of ours" if suite == "TLS1.3" else row.witness(log, algorithm or SUITES[suite])
+
+    for suite in list(SUITES)[::3 if row.some else 1] + ["TLS1.3"]:
+        row.case(f"{server_name}{suite}", one, suite, 1)
+    count = 4 if row.some else 50
+    row.case(f"{server_name}{count} at once", one, "ECDHE-ECDSA-AES128-SHA", count)
+
+    def foreign():
+        site.gnutls(port, "page", "NORMAL:-CIPHER-ALL:+AES-256-CBC:-MAC-ALL:+SHA384:+SHA1:-VERS-ALL:+VERS-TLS1.2:%NO_ETM")
+        return row.witness(log, algorithm or "AES-256-CBC")
+    row.case(f"{server_name}gnutls-cli, mac-then-encrypt", foreign)
+
+
 def load(row, port, name, requests, connections, suite, keep_alive):
     """Lets ApacheBench fetch a file; each answer must be whole."""
     log = row.folder / "ab.log"
@@ -179,4 +219,4 @@ def signal_to(pid, number):
 
 
 __all__ = ["SUITES", "SIZES", "Site", "load", "await_port", "await_closed", "children", "descendants", "alive", "status_of",
-           "descriptors", "anonymous", "maps", "plain", "free_port", "signal"]
+           "descriptors", "anonymous", "maps", "plain", "origin", "fetch_in_each_suite", "free_port", "signal"]
