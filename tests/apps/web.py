@@ -9,16 +9,17 @@ import http.server
 import os
 import pathlib
 import re
-import signal
 import socket
 import subprocess
 import threading
 
-from harness import Failed, await_that, free_port, tail
+from harness import Failed, await_that, tail
 
 # Debian's libraries negotiate encrypt-then-mac; then libssl takes these from the provider, on x86 too.
 SUITES = {"ECDHE-ECDSA-AES128-SHA": "AES-128-CBC", "ECDHE-ECDSA-AES256-SHA": "AES-256-CBC",
           "ECDHE-ECDSA-AES128-SHA256": "AES-128-CBC", "ECDHE-ECDSA-AES256-SHA384": "AES-256-CBC"}
+# For gnutls-cli. In this order libssl takes ours on x86 too.
+MAC_THEN_ENCRYPT = "NORMAL:-CIPHER-ALL:+AES-256-CBC:-MAC-ALL:+SHA384:+SHA1:-VERS-ALL:+VERS-TLS1.2:%NO_ETM"
 SIZES = {"small": 3001, "page": 100003, "big": 4 << 20}
 
 
@@ -131,7 +132,7 @@ def fetch_in_each_suite(row, site, port, log, server_name="", algorithm=None):
     row.case(f"{server_name}{count} at once", one, "ECDHE-ECDSA-AES128-SHA", count)
 
     def foreign():
-        site.gnutls(port, "page", "NORMAL:-CIPHER-ALL:+AES-256-CBC:-MAC-ALL:+SHA384:+SHA1:-VERS-ALL:+VERS-TLS1.2:%NO_ETM")
+        site.gnutls(port, "page", MAC_THEN_ENCRYPT)
         return row.witness(log, algorithm or "AES-256-CBC")
     row.case(f"{server_name}gnutls-cli, mac-then-encrypt", foreign)
 
@@ -212,11 +213,3 @@ def anonymous(pid):
 
 def maps(pid):
     return len(pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines())
-
-
-def signal_to(pid, number):
-    os.kill(pid, number)
-
-
-__all__ = ["SUITES", "SIZES", "Site", "load", "await_port", "await_closed", "children", "descendants", "alive", "status_of",
-           "descriptors", "anonymous", "maps", "plain", "origin", "fetch_in_each_suite", "free_port", "signal"]
