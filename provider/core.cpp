@@ -79,20 +79,4 @@ void Core::raise(Reason reason, const char* format, ...) const noexcept {
   va_end(arguments);
 }
 
-const OSSL_ITEM* Core::reasons() noexcept {
-  // OSSL_ITEM has a plain pointer, but libcrypto only reads through it.
-  static const std::array<OSSL_ITEM, 9> items{{
-      {static_cast<unsigned int>(Reason::bad_setting), const_cast<char*>("bad setting")},
-      {static_cast<unsigned int>(Reason::no_default_provider), const_cast<char*>("no default provider")},
-      {static_cast<unsigned int>(Reason::out_of_memory), const_cast<char*>("out of memory")},
-      {static_cast<unsigned int>(Reason::bad_parameter), const_cast<char*>("bad parameter")},
-      {static_cast<unsigned int>(Reason::session_lost), const_cast<char*>("digest session lost")},
-      {static_cast<unsigned int>(Reason::bad_parent), const_cast<char*>("bad parent")},
-      {static_cast<unsigned int>(Reason::not_instantiated), const_cast<char*>("not instantiated")},
-      {static_cast<unsigned int>(Reason::no_entropy), const_cast<char*>("no entropy")},
-      {0, nullptr},
-  }};
-  return items.data();
-}
-
 }  // namespace sunxi

@@ -5,6 +5,7 @@
 
 #include <openssl/core.h>
 #include <openssl/core_dispatch.h>
+#include <openssl/err.h>
 
 #include <atomic>
 #include <optional>
@@ -12,16 +13,18 @@
 
 namespace sunxi {
 
-// Reasons of the errors that the provider raises; texts in core.cpp.
+// Reasons of the errors that the provider raises: of those that libcrypto has for everybody. A provider with
+// texts of its own crashes a program which frees its last context after OPENSSL_cleanup, as destructors of
+// static objects do: libcrypto then takes a lock that has gone, to forget the texts.
 enum class Reason : int {
-  bad_setting = 1,
-  no_default_provider,
-  out_of_memory,
-  bad_parameter,
-  session_lost,
-  bad_parent,
-  not_instantiated,
-  no_entropy,
+  bad_setting = ERR_R_PASSED_INVALID_ARGUMENT,
+  no_default_provider = ERR_R_FETCH_FAILED,
+  out_of_memory = ERR_R_MALLOC_FAILURE,
+  bad_parameter = ERR_R_PASSED_INVALID_ARGUMENT,
+  session_lost = ERR_R_OPERATION_FAIL,
+  bad_parent = ERR_R_PASSED_INVALID_ARGUMENT,
+  not_instantiated = ERR_R_SHOULD_NOT_HAVE_BEEN_CALLED,
+  no_entropy = ERR_R_OPERATION_FAIL,
 };
 
 class Core {
@@ -31,11 +34,8 @@ class Core {
   // The value of a key of our section, or nothing. Keys of a subsection read "key.subkey".
   [[nodiscard]] std::optional<std::string> setting(const char* key) const;
 
-  // Puts an error on the application's queue. The whole message goes into `format`, because reason
-  // texts are known to libcrypto only after a successful start.
+  // Puts an error on the application's queue. The whole message goes into `format`.
   void raise(Reason reason, const char* format, ...) const noexcept __attribute__((format(printf, 3, 4)));
-
-  static const OSSL_ITEM* reasons() noexcept;
 
  private:
   friend class OtherProviders;

@@ -77,10 +77,6 @@ const OSSL_ALGORITHM* provider_query(void* opaque, int operation, int* no_store)
   }
 }
 
-const OSSL_ITEM* provider_reasons(void*) noexcept {
-  return Core::reasons();
-}
-
 void provider_teardown(void* opaque) noexcept {
   delete static_cast<Provider*>(opaque);
 }
@@ -197,7 +193,6 @@ int initialise(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in, const OS
       entry(OSSL_FUNC_PROVIDER_GETTABLE_PARAMS, provider_gettable_params),
       entry(OSSL_FUNC_PROVIDER_GET_PARAMS, provider_get_params),
       entry(OSSL_FUNC_PROVIDER_QUERY_OPERATION, provider_query),
-      entry(OSSL_FUNC_PROVIDER_GET_REASON_STRINGS, provider_reasons),
       OSSL_DISPATCH{0, nullptr},
   };
   const Core core(handle, in);

@@ -50,11 +50,9 @@ int out_of_the_way(int number) noexcept {
   rlimit limit{};
   const rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
   const int lowest = static_cast<int>(std::min<rlim_t>(most / 4 * 3, 768));
-  int moved = fcntl(number, F_DUPFD_CLOEXEC, std::max(lowest, STDERR_FILENO + 1));
-  if (moved < 0) {
-    if (number > STDERR_FILENO) return number;
-    moved = fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  }
+  const int moved = fcntl(number, F_DUPFD_CLOEXEC, std::max(lowest, STDERR_FILENO + 1));
+  // A filter may refuse the call. Where it is the numbers that are short, the application needs them more.
+  if (moved < 0 && errno != EMFILE && errno != EINVAL && number > STDERR_FILENO) return number;
   const int error = errno;
   ::close(number);
   errno = error;

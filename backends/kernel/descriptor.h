@@ -17,7 +17,8 @@ namespace sunxi::kernel {
 // The descriptor at a number that the application's next ones will not get: after it has closed all that it
 // does not know, the lowest free ones are taken. Never 0 to 2, to which code writes that believes in standard
 // streams. Keeps the process's table of descriptors small. Takes `number`, which may be the -1 of a call that
-// failed; returns it where there is no other. -1: errno says why.
+// failed. -1: errno says why; EMFILE where there is no such number, for those below are the
+// application's; where a filter refuses the move, the number stays.
 [[nodiscard]] int out_of_the_way(int number) noexcept;
 
 // A descriptor that is used again and again.
