@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "provider/dispatch.h"
+#include "provider/libcrypto.h"
 #include "provider/provider.h"
 
 namespace sunxi {
@@ -191,8 +192,21 @@ entropy::Collector* SeedSource::collector() noexcept {
   }
 }
 
+SeedSource::SeedSource(Process& process, entropy::Options options)
+    : process_(process),
+      options_(std::move(options)),
+      can_mix_(are_libcrypto_s({any(SHA512_Init), any(SHA512_Update), any(SHA512_Final)})) {
+  if (!can_mix_)
+    process_.log(LogLevel::info,
+                 "SUNXI-SEED is getrandom alone: the program has functions under the names of libcrypto's");
+}
+
 bool SeedSource::fill(std::span<std::uint8_t> out, std::span<const std::uint8_t> extra,
                       std::span<const std::uint8_t> more_extra, Names* names) noexcept {
+  if (!can_mix_) {
+    if (names != nullptr) names->fill(nullptr);
+    return entropy::kernel_random(out);
+  }
   entropy::Collector::Gathered gathered;
   gathered.size = 0;
   gathered.names.fill(nullptr);

@@ -20,13 +20,14 @@ namespace sunxi {
 class SeedSource {
  public:
   // `process` outlives it.
-  SeedSource(Process& process, entropy::Options options) : process_(process), options_(std::move(options)) {}
+  SeedSource(Process& process, entropy::Options options);
 
   using Names = std::array<const char*, entropy::most_sources>;
 
   // Full entropy: each 32 bytes of `out` are SHA-512, cut off, of 64 bytes of getrandom, what the hardware
   // gave, and `extra`. No hardware and no `extra` makes that worse than getrandom, and only a getrandom that
-  // fails is an error. `names`, if not null, gets who else is in it.
+  // fails is an error. Where the program has a SHA512_Update of its own in libcrypto's place, `out` is
+  // getrandom's alone. `names`, if not null, gets who else is in it.
   [[nodiscard]] bool fill(std::span<std::uint8_t> out, std::span<const std::uint8_t> extra,
                           std::span<const std::uint8_t> more_extra = {}, Names* names = nullptr) noexcept;
 
@@ -35,6 +36,7 @@ class SeedSource {
 
   Process& process_;
   const entropy::Options options_;
+  const bool can_mix_;
   PerProcess<entropy::Collector> collectors_;
 };
 
