@@ -549,9 +549,6 @@ TEST_CASE("a digest that fails is no bytes long") {
   setup.plan.declines = false;
 }
 
-}  // namespace
-}  // namespace sunxi::test
-
 TEST_CASE("a message that cannot be copied is not left to a session beyond what is kept") {
   // EVP_DigestSignFinal works on a copy.
   for (const bool at_once : {false, true}) {
@@ -575,3 +572,6 @@ TEST_CASE("a message that cannot be copied is not left to a session beyond what 
     CHECK(out == digest_of("SHA2-256", data.data(), data.size()));
   }
 }
+
+}  // namespace
+}  // namespace sunxi::test
