@@ -83,14 +83,10 @@ struct Column {
 };
 
 constexpr std::array columns{
-    Column{"afalg", "afalg", nullptr},
-    Column{"cryptodev", "cryptodev", nullptr},
-    Column{"mmio/A10", "mmio", "sun4i-a10"},
-    Column{"mmio/A10s", "mmio", "sun5i-a13"},
-    Column{"mmio/A13", "mmio", "sun5i-a13"},
-    Column{"mmio/A20", "mmio", "sun7i-a20"},
-    Column{"mmio/A31", "mmio", "sun6i-a31"},
-    Column{"mmio/A33", "mmio", "sun8i-a33"},
+    Column{"afalg", "afalg", nullptr},       Column{"cryptodev", "cryptodev", nullptr},
+    Column{"mmio/A10", "mmio", "sun4i-a10"}, Column{"mmio/A10s", "mmio", "sun5i-a13"},
+    Column{"mmio/A13", "mmio", "sun5i-a13"}, Column{"mmio/A20", "mmio", "sun7i-a20"},
+    Column{"mmio/A31", "mmio", "sun6i-a31"}, Column{"mmio/A33", "mmio", "sun8i-a33"},
     Column{"mmio/V3s", "mmio", "sun8i-v3s"},
 };
 
