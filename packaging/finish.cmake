@@ -13,7 +13,7 @@ file(COPY ${CPACK_SUNXI_SOURCE}/packaging/openssl.cnf.snippet DESTINATION ${doc}
 file(COPY ${CPACK_SUNXI_SOURCE}/contrib/ DESTINATION ${doc}/examples)
 file(GLOB pages ${CPACK_SUNXI_SOURCE}/docs/*.md)
 list(FILTER pages EXCLUDE REGEX "/(testing|releasing|releases)\\.md$")
-file(COPY ${pages} ${CPACK_SUNXI_SOURCE}/SECURITY.md DESTINATION ${doc})
+file(COPY ${pages} ${CPACK_SUNXI_SOURCE}/docs/programs ${CPACK_SUNXI_SOURCE}/SECURITY.md DESTINATION ${doc})
 
 file(COPY ${CPACK_SUNXI_COPYRIGHT} DESTINATION ${doc})
 file(COPY ${CPACK_SUNXI_SOURCE}/CHANGELOG.md DESTINATION ${doc})

@@ -48,7 +48,12 @@ OtherProviders::OtherProviders(const Core& core) noexcept : core_(core) {
 }
 
 OtherProviders::~OtherProviders() {
+  stop();
+}
+
+void OtherProviders::stop() noexcept {
   if (watching_) core_.deregister_child_(core_.handle_);
+  watching_ = false;
 }
 
 // libcrypto holds its locks: no more than the flag.

@@ -51,13 +51,17 @@ class Core {
 };
 
 // Whether a provider with keys, MACs and the rest has been active beside us in the application's context.
-// libcrypto tells, at construction and then at each activation; safe in every thread.
+// libcrypto tells, at construction and then at each activation, until stop().
 class OtherProviders {
  public:
   explicit OtherProviders(const Core& core) noexcept;
   OtherProviders(const OtherProviders&) = delete;
   OtherProviders& operator=(const OtherProviders&) = delete;
   ~OtherProviders();
+
+  // To be called once the answer is known. Our teardown is too late for that: contexts in static objects
+  // keep us alive beyond OPENSSL_cleanup, when libcrypto's list of watchers is gone.
+  void stop() noexcept;
 
   // True as well where libcrypto does not tell.
   [[nodiscard]] bool seen() const noexcept { return !watching_ || seen_.load(std::memory_order_relaxed); }

@@ -232,7 +232,10 @@ class DigestContext {
     Router& router = provider_->router;
     limit_ = router.digest_limit(Row);
     if (length < limit_ || !router.digest_ready(Row, length)) return software(in, length) != 0;
-    if (router.hashes_messages(Row) && Core::is_at_start(state_) && commit(in, length)) return true;
+    if (router.hashes_messages(Row) && Core::is_at_start(state_)) {
+      const std::size_t first = std::min(length, max_kept);
+      if (commit(in, first)) return first == length || extend(in + first, length - first);
+    }
     std::size_t by_others = 0;
     const std::size_t all = length;
     if constexpr (Core::words) {
@@ -267,7 +270,7 @@ class DigestContext {
   bool commit(const unsigned char* in, std::size_t length) noexcept {
     DigestSession session;
     if (!provider_->router.begin(Row, session, in, length)) return false;
-    if (length <= max_kept || can_be_copied(session)) committed_ = new (std::nothrow) Committed;
+    committed_ = new (std::nothrow) Committed;
     if (committed_ == nullptr) {
       provider_->router.abandon(session);
       return false;

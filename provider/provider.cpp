@@ -135,9 +135,10 @@ Provider::Provider(const Core& upcalls, std::unique_ptr<Software> default_provid
 }
 
 void Provider::complain_if_alone() noexcept {
-  if (!others_ || others_->seen() || complained_.load(std::memory_order_relaxed) ||
-      complained_.exchange(true, std::memory_order_relaxed))
-    return;
+  if (!others_ || asked_.exchange(true, std::memory_order_relaxed)) return;
+  const bool alone = !others_->seen();
+  others_->stop();
+  if (!alone) return;
   process->log(
       LogLevel::error,
       "no other provider is active, so that random numbers, MACs and public keys may be missing (sshd "

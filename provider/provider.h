@@ -42,8 +42,9 @@ class Provider {
   [[nodiscard]] const OSSL_ALGORITHM* digests() const noexcept { return digest_table_.data(); }
   [[nodiscard]] const OSSL_ALGORITHM* random_generators() const noexcept { return random_table_.data(); }
   [[nodiscard]] bool get_params(OSSL_PARAM* params) const noexcept;
-  // A configuration file that activates nothing beside us leaves programs without keys and MACs: says so,
-  // once. To be called at queries, which come when the whole file has been read.
+  // A configuration file that activates nothing beside us leaves programs without keys and MACs: says so.
+  // To be called at queries, the first of which comes when the whole file has been read; later ones do
+  // nothing.
   void complain_if_alone() noexcept;
 
   Core core;
@@ -66,7 +67,7 @@ class Provider {
   std::vector<OSSL_DISPATCH> seed_dispatch_;
   std::vector<OSSL_ALGORITHM> random_table_;
   std::optional<OtherProviders> others_;  // where a configuration file has activated us
-  std::atomic<bool> complained_{false};
+  std::atomic<bool> asked_{false};        // others_
 };
 
 // Fills `offered` for the cipher in `row` (cipher.cpp). False where the default provider lacks it.
