@@ -43,6 +43,9 @@ constexpr long pause_between_tries = 1'000'000;
 constexpr int most_tries = 1000;
 // How long a read waits for its child's end; later reads look again.
 constexpr std::uint64_t time_to_die = 5'000'000;
+// The last look waits longer, for what is not seen to end then stays in the process table: on a busy machine
+// a killed child needs a turn to end. Reached only where the kernel or a tracer holds it.
+constexpr std::uint64_t longest_end = 1'000'000'000;
 
 // Exchange::error, beside errno.
 constexpr int end_of_file = -1;
@@ -181,7 +184,7 @@ class HwRng final : public Source {
   ~HwRng() override {
     // In the process that made it; elsewhere there is no such child to wait for.
     const ErrnoGuard guard;
-    if (child_ != 0 && may_call()) static_cast<void>(reap(fine_clock() + patience));
+    if (child_ != 0 && may_call()) static_cast<void>(reap(fine_clock() + longest_end));
   }
 
   [[nodiscard]] const char* name() const noexcept override { return path_; }
