@@ -432,7 +432,7 @@ TEST_CASE("digests: threads") {
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
     pool.emplace_back([&, seed] {
       Random random(seed);
-      for (int i = 0; i < 60; ++i) {
+      for (int done = 0; done < 60;) {
         Message message;
         message.hash = &hashes[random.below(3)];
         Message copy;
@@ -444,7 +444,11 @@ TEST_CASE("digests: threads") {
           lost = outcome != Outcome::served;
           if (lost && outcome != Outcome::busy) ++wrong;
         }
-        if (lost) continue;
+        if (lost) {  // no session is free: others have to end first, whoever runs meanwhile
+          std::this_thread::yield();
+          continue;
+        }
+        ++done;
         if (random.below(2) == 0 && bed.backend->clone(message.slot, copy.slot) == Outcome::served) {
           copy.text = message.text;
           if (copy.extend(*bed.backend, random.bytes(100)) != Outcome::served || !copy.conclude(*bed.backend))
@@ -462,5 +466,5 @@ TEST_CASE("digests: threads") {
   }
   for (std::thread& thread : pool) thread.join();
   CHECK(wrong == 0);
-  CHECK(served > 100);
+  CHECK(served > 500);
 }
