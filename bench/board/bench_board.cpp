@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_board [table|costs]
+// bench_board [table|costs|driver ALGORITHM BYTES COUNT]
 //   table: the modelled time of AES-CBC requests, MD5 and SHA-1 on an A20, beside what was published for the
 //   kernel's
 //          driver on that SoC. The model's clock counts bus accesses (33.1 ns a store, 93.4 ns a load,
@@ -7,6 +7,7 @@
 //          engine per block, as the published slopes have it; it knows nothing of the instructions between
 //          the accesses.
 //   costs: the uncontended lock; under tests/board/board also one trapped register access and a request.
+//   driver: COUNT requests to the driver alone, for bench/board/instructions, which counts what they execute.
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -22,6 +23,7 @@
 #include "backends/mmio/sun4i_ss.h"
 #include "backends/process.h"
 #include "bench/board/published.h"
+#include "bench/side_by_side.h"
 #include "tests/board/model.h"
 
 namespace {
@@ -138,6 +140,25 @@ void costs() {
   std::printf("one trapped register access: %.2f us\n", (large - small) / (266 + 265 - 14 - 6) / 1000);
 }
 
+bool drive(std::string_view name, std::size_t bytes, int count) {
+  const std::optional<CipherSpec> cipher = cipher_of(name);
+  const std::optional<DigestSpec> digest = digest_of(name);
+  if (!cipher && !digest) return false;
+  board::Model model;
+  Sun4iSs<board::Model> driver(model);
+  std::vector<std::uint8_t> data(bytes);
+  const std::vector<std::uint8_t> key(cipher ? cipher->key_bytes : 0);
+  std::array<std::uint8_t, 16> iv{};
+  std::array<std::uint32_t, 5> state{};
+  for (int i = 0; i < count; ++i) {
+    const Progress progress =
+        cipher ? driver.crypt({*cipher, Direction::encrypt, key, iv.data(), data.data(), data.data(), bytes})
+               : driver.absorb({*digest, state.data(), data.data(), bytes});
+    if (!progress.sound) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -146,8 +167,10 @@ int main(int count, char** arguments) {
     table();
   } else if (what == "costs") {
     costs();
-  } else {
-    std::fputs("usage: bench_board [table|costs]\n", stderr);
+  } else if (what != "driver" || count != 5 ||
+             !drive(arguments[2], static_cast<std::size_t>(std::atoi(arguments[3])),
+                    std::atoi(arguments[4]))) {
+    std::fputs("usage: bench_board [table|costs|driver ALGORITHM BYTES COUNT]\n", stderr);
     return 2;
   }
   return 0;
