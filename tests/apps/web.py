@@ -197,6 +197,14 @@ def alive(pid):
         return False
 
 
+def title(pid):
+    """What the process calls itself; empty if it has ended, even at this moment."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def status_of(pid, field):
     found = re.search(rf"^{field}:\s*(.*)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     return found[1] if found else ""
