@@ -202,6 +202,20 @@ class Direct {
   bool records_ = false;  // results of decryption begin behind the explicit IV
 };
 
+// From 4.0 on the module of the legacy provider has functions for parameters of its own, which do not say
+// what was wrong with one.
+std::vector<std::string> as_told_by(const Library& reference, const std::string& name,
+                                    std::vector<std::string> reasons) {
+  const OSSL_PROVIDER* provider = EVP_CIPHER_get0_provider(reference.cipher(name).get());
+  if (OPENSSL_version_major() < 4 || std::string(OSSL_PROVIDER_get0_name(provider)) != "legacy")
+    return reasons;
+  const std::string detail = "param of incompatible type;";
+  for (std::string& reason : reasons) {
+    if (const std::size_t at = reason.find(detail); at != std::string::npos) reason.erase(at, detail.size());
+  }
+  return reasons;
+}
+
 // The same script for both, for every cipher, over software and over a backend that takes everything.
 template <class Script>
 void compare(const Script& script, int only_mode = -1) {
@@ -232,7 +246,7 @@ void compare(const Script& script, int only_mode = -1) {
           if (!equal) break;
         }
         // Over a backend some of them are raised by others.
-        if (!backend) CHECK(a.reasons() == b.reasons());
+        if (!backend) CHECK(as_told_by(reference, name, a.reasons()) == b.reasons());
       }
     }
     CHECK(fake_plan("afalg").contract_violations == 0);

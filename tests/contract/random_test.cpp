@@ -21,19 +21,49 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <random>
 #include <set>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/evp.h"
 
+namespace {
+std::atomic<std::time_t> clock_shows{0};  // 0: what the machine's does
+}
+
+// libcrypto's, too, as the dynamic linker finds this one first. Its generators look at the time before and
+// after they fetch a seed, and reseed once more where a second ends between: two of them can be compared only
+// with a clock that stands.
+extern "C" [[gnu::visibility("default")]] std::time_t time(std::time_t* out) noexcept {
+  std::time_t now = clock_shows.load();
+  if (now == 0) {
+    timespec machine{};
+    clock_gettime(CLOCK_REALTIME, &machine);
+    now = machine.tv_sec;
+  }
+  if (out != nullptr) *out = now;
+  return now;
+}
+
 namespace sunxi::test {
 namespace {
+
+// As long as it lives the clock stands, and goes when it is told to.
+class Clock {
+ public:
+  Clock() { clock_shows = std::time_t{2'000'000'000}; }
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
+  ~Clock() { clock_shows = 0; }
+  static void turn(std::time_t seconds) { clock_shows += seconds; }
+};
 
 constexpr const char* module_directory = SUNXI_MODULE_DIRECTORY;
 
@@ -125,7 +155,7 @@ void weak_source(const Library& library, Family& made, bool) {
   test_source(library, made, 100);
 }
 
-// Everything that a generator says of itself, apart from times.
+// Everything that a generator says of itself.
 std::string view(EVP_RAND_CTX* context) {
   std::string all = "state " + std::to_string(EVP_RAND_get_state(context)) + " strength " +
                     std::to_string(EVP_RAND_get_strength(context));
@@ -138,8 +168,7 @@ std::string view(EVP_RAND_CTX* context) {
     std::array params{OSSL_PARAM_construct_int64(key, &value), OSSL_PARAM_construct_end()};
     all +=
         std::string(" ") + key + (EVP_RAND_CTX_get_params(context, params.data()) == 1 ? " " : " refused ");
-    // The two may be seeded on both sides of a full second.
-    all += std::strcmp(key, OSSL_DRBG_PARAM_RESEED_TIME) == 0 && value > 0 ? "a time" : std::to_string(value);
+    all += std::to_string(value);
   }
   std::array<char, 64> cipher{};
   std::array params{OSSL_PARAM_construct_utf8_string(OSSL_DRBG_PARAM_CIPHER, cipher.data(), cipher.size()),
@@ -243,6 +272,7 @@ bool idle_source_gives_seeds(const Library& library) {
 TEST_CASE("the life of a generator, call by call, is the default provider's") {
   const Library ours = both();
   const Library reference("default");
+  const Clock clock;
   struct Kind {
     const char* name;
     void (*parents)(const Library&, Family&, bool);
@@ -266,7 +296,10 @@ TEST_CASE("the life of a generator, call by call, is the default provider's") {
       REQUIRE(EVP_RAND_CTX_set_params(b.rand.get(), cipher.data()) == 1);
       std::mt19937_64 random_a(i);
       std::mt19937_64 random_b(i);
+      std::mt19937_64 times(i);
       for (int step = 0; step < 30; ++step) {
+        constexpr std::array<std::time_t, 8> turns{0, 0, 0, 0, 1, 500, 4000, -10};
+        Clock::turn(turns[times() % turns.size()]);
         const std::string done_a = call(a.rand.get(), random_a);
         const std::string why_a = reasons();
         const std::string done_b = call(b.rand.get(), random_b);
@@ -282,9 +315,41 @@ TEST_CASE("the life of a generator, call by call, is the default provider's") {
   }
 }
 
+TEST_CASE("a seed is renewed when its time is over, and when the clock was put back") {
+  const Library ours = both();
+  const Library reference("default");
+  const Clock clock;
+  for (const bool is_ours : {true, false}) {
+    INFO((is_ours ? "ours" : "reference"));
+    const Family one = family(is_ours ? ours : reference, is_ours, seed_source);
+    const auto seeded_at = [&] {
+      std::int64_t interval = 0;
+      std::int64_t value = 0;
+      std::array params{OSSL_PARAM_construct_int64(OSSL_DRBG_PARAM_RESEED_TIME_INTERVAL, &interval),
+                        OSSL_PARAM_construct_int64(OSSL_DRBG_PARAM_RESEED_TIME, &value),
+                        OSSL_PARAM_construct_end()};
+      Output output{};
+      REQUIRE(EVP_RAND_generate(one.rand.get(), output.data(), output.size(), 0, 0, nullptr, 0) == 1);
+      REQUIRE(EVP_RAND_CTX_get_params(one.rand.get(), params.data()) == 1);
+      return std::pair{value, interval};
+    };
+    REQUIRE(start(one.rand.get()));
+    const auto [first, interval] = seeded_at();
+    REQUIRE(interval > 1);
+    CHECK(first == clock_shows.load());
+    Clock::turn(static_cast<std::time_t>(interval - 1));
+    CHECK(seeded_at().first == first);
+    Clock::turn(1);
+    CHECK(seeded_at().first == first + interval);
+    Clock::turn(-1);
+    CHECK(seeded_at().first == first + interval - 1);
+  }
+}
+
 TEST_CASE("after a cipher that is refused the answers are the default provider's as well") {
   const Library ours = both();
   const Library reference("default");
+  const Clock clock;
   int refused = 0;
   for (const char* bad : {"nonsense", "AES-256-CBC", "AES-128-GCM", ""}) {
     for (const bool at_instantiate : {false, true}) {
