@@ -561,7 +561,8 @@ TEST_CASE("loading and unloading leaves no descriptor and no thread") {
   REQUIRE(once() == 1);
   const std::size_t descriptors = entries("/proc/self/fd");
   const std::size_t threads = entries("/proc/self/task");
-  for (int i = 0; i < 1000; ++i) REQUIRE(once() == 1);
+  // One that was left would show after the first. An emulator translates the module anew for each.
+  for (int i = 0; i < 100; ++i) REQUIRE(once() == 1);
   CHECK(entries("/proc/self/fd") == descriptors);
   CHECK(entries("/proc/self/task") == threads);
 }

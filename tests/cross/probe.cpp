@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests need of a kernel and an emulator of programs may lack. Usage: probe fork|seccomp|start_time.
-// Exit status 0: it is there, 77: it is not, and a line says so.
+// What tests need of a kernel and an emulator of programs may lack. Usage: probe
+// clone|fork|seccomp|start_time. Exit status 0: it is there, 77: it is not, and a line says so.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +30,13 @@ bool page_is_wiped() {
   if (child == 0) _exit(*byte);
   int status = -1;
   return waitpid(child, &status, 0) == child && status == 0;
+}
+
+// Whether a child can be made that shares descriptors, and no memory.
+bool child_shares_descriptors() {
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES, 0, 0, 0, 0));
+  if (child == 0) _exit(0);
+  return child > 0 && waitpid(child, nullptr, __WALL) == child;
 }
 
 bool filter_is_installed() {
@@ -73,12 +82,14 @@ int main(int argc, char** argv) {
     if (!there) std::printf("probe: %s\n", lack);
     return there ? 0 : 77;
   };
+  if (what == "clone")
+    return answer(child_shares_descriptors(), "clone: no child that shares descriptors alone can be made");
   if (what == "fork")
     return answer(page_is_wiped(), "fork: MADV_WIPEONFORK is accepted, and a child sees the page's bytes");
   if (what == "seccomp") return answer(filter_is_installed(), "seccomp: no filter can be installed");
   if (what == "start_time")
     return answer(start_times_agree(),
                   "start_time: /proc/self/stat and /proc/PID/stat disagree about a start");
-  std::puts("usage: probe fork|seccomp|start_time");
+  std::puts("usage: probe clone|fork|seccomp|start_time");
   return 2;
 }

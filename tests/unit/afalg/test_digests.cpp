@@ -526,8 +526,6 @@ const std::array cases{
     Case{"a number taken before the call", stolen_before_the_call},
     Case{"all descriptors closed", all_closed},
     Case{"swapped numbers", swapped},
-    Case{"fork", forked},
-    Case{"sandboxes", sandboxed},
     Case{"threads", threads},
 };
 
@@ -613,6 +611,16 @@ TEST_CASE("digests: cases on the model") {
   }
 }
 
+TEST_CASE("digests: a fork, on the model", "[fork]") {
+  Bed bed(true, false);
+  forked(bed);
+}
+
+TEST_CASE("digests: sandboxes, on the model", "[seccomp]") {
+  Bed bed(true, false);
+  sandboxed(bed);
+}
+
 TEST_CASE("digests: random messages on the kernel", "[kernel]") {
   Bed bed(false, false);
   random_messages(*bed.backend, setting("SUNXI_TEST_CASES", 3000));
@@ -629,6 +637,10 @@ TEST_CASE("digests: cases on the kernel", "[kernel]") {
     INFO(one.name);
     Bed bed(false, false);
     one.run(bed);
+  }
+  for (const auto& run : {forked, sandboxed}) {
+    Bed bed(false, false);
+    run(bed);
   }
 }
 

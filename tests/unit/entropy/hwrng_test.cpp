@@ -140,7 +140,7 @@ int next_number() {
   return number;
 }
 
-TEST_CASE("a device that answers is read to the end of the request") {
+TEST_CASE("a device that answers is read to the end of the request", "[clone]") {
   Process process;
   const auto source = make_hwrng(process, true, "/dev/urandom");
   std::array<std::uint8_t, 1088> first{};
@@ -153,7 +153,8 @@ TEST_CASE("a device that answers is read to the end of the request") {
   CHECK(no_children());
 }
 
-TEST_CASE("a device without data costs no more than the time that is allowed, and leaves nothing behind") {
+TEST_CASE("a device without data costs no more than the time that is allowed, and leaves nothing behind",
+          "[clone]") {
   const Fifo device;
   Process process;
   const std::size_t before = descriptors();
@@ -176,7 +177,7 @@ TEST_CASE("a device without data costs no more than the time that is allowed, an
   CHECK(descriptors() == before);
 }
 
-TEST_CASE("missing, closed, at its end, refused") {
+TEST_CASE("missing, closed, at its end, refused", "[clone]") {
   Process process;
   std::array<std::uint8_t, 64> out{};
   const std::uint64_t deadline = fine_clock() + 10 * second;
@@ -188,7 +189,7 @@ TEST_CASE("missing, closed, at its end, refused") {
   CHECK(errno == 42);
 }
 
-TEST_CASE("a descriptor that the application has taken is not read and not closed") {
+TEST_CASE("a descriptor that the application has taken is not read and not closed", "[clone]") {
   Process process;
   const auto source = make_hwrng(process, true, "/dev/urandom");
   std::array<std::uint8_t, 64> out{};
@@ -207,7 +208,7 @@ TEST_CASE("a descriptor that the application has taken is not read and not close
   close(ends[1]);
 }
 
-TEST_CASE("a descriptor that is taken after the look at it is not read either") {
+TEST_CASE("a descriptor that is taken after the look at it is not read either", "[clone]") {
   Process process;
   std::array<int, 2> ends{};
   REQUIRE(pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) == 0);
@@ -265,11 +266,11 @@ bool lets_go_at_once() {
   return good;
 }
 
-TEST_CASE("what the application closes is closed, while a reader waits") {
+TEST_CASE("what the application closes is closed, while a reader waits", "[clone]") {
   CHECK(lets_go_at_once());
 }
 
-TEST_CASE("the same with a kernel that has no close_range") {
+TEST_CASE("the same with a kernel that has no close_range", "[clone][seccomp]") {
   CHECK(in_child([] {
     static const sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -295,7 +296,7 @@ std::size_t shared_mappings() {
   return count;
 }
 
-TEST_CASE("children of the application do not have the page that the reader writes to") {
+TEST_CASE("children of the application do not have the page that the reader writes to", "[clone]") {
   const Fifo device;
   Process process;
   const auto source = make_hwrng(process, true, device.path());
@@ -331,7 +332,7 @@ pid_t child_of(pid_t parent, pid_t other) {
   return found;
 }
 
-TEST_CASE("a reader that does not end in time is waited for later") {
+TEST_CASE("a reader that does not end in time is waited for later", "[clone]") {
   const Fifo device;
   Process process;
   const auto source = make_hwrng(process, true, device.path());
@@ -387,7 +388,7 @@ bool is_program(pid_t process, std::string_view name) {
   return found == name;
 }
 
-TEST_CASE("a reader ends itself, also where its parent has become another program") {
+TEST_CASE("a reader ends itself, also where its parent has become another program", "[clone]") {
   const Fifo device;
   const int writer = open(device.path(), O_WRONLY | O_CLOEXEC);
   device.read_no_more();
@@ -426,7 +427,8 @@ TEST_CASE("a reader ends itself, also where its parent has become another progra
   close(writer);
 }
 
-TEST_CASE("an application that closes all descriptors has the device opened again, and its own left alone") {
+TEST_CASE("an application that closes all descriptors has the device opened again, and its own left alone",
+          "[clone]") {
   CHECK(in_child([] {
     Process process;
     const auto source = make_hwrng(process, false, "/dev/urandom");
@@ -523,7 +525,8 @@ void count_signal(int) {
   ++handled;
 }
 
-TEST_CASE("no SIGCHLD, and signals to the group do not run the application's handlers in the reader") {
+TEST_CASE("no SIGCHLD, and signals to the group do not run the application's handlers in the reader",
+          "[clone]") {
   const Fifo device;
   Process process;
   struct sigaction action {};
@@ -545,7 +548,7 @@ TEST_CASE("no SIGCHLD, and signals to the group do not run the application's han
   sigaction(SIGCHLD, &before, nullptr);
 }
 
-TEST_CASE("several threads, each with a reader") {
+TEST_CASE("several threads, each with a reader", "[clone]") {
   Process process;
   std::vector<std::thread> threads;
   std::atomic<int> good{0};
