@@ -49,9 +49,10 @@ int show(State& state) {
   const auto first = state.model.first_violation;
   state.model.leave();
   std::printf("requests %" PRIu64 "\nblocks %" PRIu64 "\nwrites %" PRIu64 "\nreads %" PRIu64
-              "\nstatus-reads %" PRIu64 "\nvirtual-ns %" PRIu64 "\nviolations %" PRIu64 "\n",
+              "\nstatus-reads %" PRIu64 "\nvirtual-ns %" PRIu64 "\nlast-request-ns %" PRIu64
+              "\nviolations %" PRIu64 "\n",
               counters.requests, counters.blocks, counters.writes, counters.reads, counters.status_reads,
-              counters.picoseconds / 1000, violations);
+              counters.picoseconds / 1000, counters.last_picoseconds / 1000, violations);
   if (violations == 0) return 0;
   std::fprintf(stderr, "board: %s\n", first.data());
   return 1;

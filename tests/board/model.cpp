@@ -352,6 +352,7 @@ void Model::stop() {
   }
   if (request_blocks_ != 0) {
     ++counters.requests;
+    counters.last_picoseconds = counters.picoseconds - stopped_at_;
     for (Cell& word : key_) word.fresh = false;
     for (Cell& word : iv_) word.fresh = false;
     if (method_of(ctl_) == aes) {
@@ -367,6 +368,7 @@ void Model::stop() {
       }
     }
   }
+  stopped_at_ = counters.picoseconds;
   explicit_bzero(&schedule_, sizeof schedule_);
   explicit_bzero(des_.data(), sizeof des_);
   explicit_bzero(state_.data(), sizeof state_);

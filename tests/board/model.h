@@ -59,7 +59,8 @@ struct Counters {
   std::uint64_t status_reads = 0;  // of FCSR, contained in `reads`
   std::uint64_t requests = 0;      // from start to stop with at least one block
   std::uint64_t blocks = 0;
-  std::uint64_t picoseconds = 0;  // the virtual clock
+  std::uint64_t picoseconds = 0;       // the virtual clock
+  std::uint64_t last_picoseconds = 0;  // what the last request took, with what was written before its start
 };
 
 class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order of meaning
@@ -173,8 +174,9 @@ class Model {  // NOLINT(clang-analyzer-optin.performance.Padding): in the order
   std::uint64_t done_at_ = 0;  // ps
   bool step_done_ = false;     // of the generator
   std::uint64_t request_blocks_ = 0;
-  Who user_ = 0;          // of the request that runs
-  bool tainted_ = false;  // a fault has struck it: what its user does now is not his mistake
+  std::uint64_t stopped_at_ = 0;  // on the virtual clock
+  Who user_ = 0;                  // of the request that runs
+  bool tainted_ = false;          // a fault has struck it: what its user does now is not his mistake
 
   Fault fault_;
   std::uint64_t fault_age_ = 0;
