@@ -452,6 +452,24 @@ BOARD_EXPORT int sigaction(int signal, const struct sigaction* action, struct si
   return 0;
 }
 
+// A thread that blocks SIGSEGV would be killed by its first access to a register. What the caller reads back
+// of the old set is without it.
+static int set_mask(const char* name, int how, const sigset_t* set, sigset_t* old) noexcept {
+  const auto real = next<int (*)(int, const sigset_t*, sigset_t*)>(name);
+  if (set == nullptr || how == SIG_UNBLOCK) return real(how, set, old);
+  sigset_t without = *set;
+  sigdelset(&without, SIGSEGV);
+  return real(how, &without, old);
+}
+
+BOARD_EXPORT int pthread_sigmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  return set_mask("pthread_sigmask", how, set, old);
+}
+
+BOARD_EXPORT int sigprocmask(int how, const sigset_t* set, sigset_t* old) noexcept {
+  return set_mask("sigprocmask", how, set, old);
+}
+
 BOARD_EXPORT sighandler_t signal(int number, sighandler_t handler) noexcept {
   static const auto real = next<sighandler_t (*)(int, sighandler_t)>("signal");
   if (number != SIGSEGV || !handler_installed.load()) return real(number, handler);
