@@ -87,6 +87,7 @@ Descriptor::State Descriptor::state() const noexcept {
 void Descriptor::reset() noexcept {
   if (number_ >= 0 && state() == State::ours) {
     const ErrnoGuard guard;
+    const CancelGuard no_cancel;
     close(number_);
   }
   number_ = -1;
@@ -135,7 +136,9 @@ bool Process::sandboxed() noexcept {
 
 bool Process::filtered() noexcept {
   const ErrnoGuard guard;
-  const int number = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  // A filter may be one thread's alone. Before Linux 3.17 only the first thread's can be seen.
+  int number = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+  if (number < 0 && errno == ENOENT) number = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (number < 0) return true;
   const Descriptor file(number);
   return filtered(number);
@@ -143,17 +146,26 @@ bool Process::filtered() noexcept {
 
 bool Process::filtered(int status) noexcept {
   const ErrnoGuard guard;
-  std::array<char, 8192> buffer{};
-  ssize_t have = 0;
-  do {
-    have = pread(status, buffer.data(), buffer.size(), 0);
-  } while (have < 0 && errno == EINTR);
-  if (have <= 0) return true;
   constexpr std::string_view key = "\nSeccomp:\t";
-  const std::string_view text(buffer.data(), static_cast<std::size_t>(have));
-  const std::size_t at = text.find(key);
-  // A kernel that knows no filters shows no such line.
-  return at != std::string_view::npos && text.substr(at + key.size(), 2) != "0\n";
+  constexpr std::size_t whole = key.size() + 2;
+  // Small, because a thread's stack may be; enough for all but processes in very many groups.
+  std::array<char, 2048> buffer{};
+  std::size_t kept = 0;
+  for (off_t offset = 0;;) {
+    const ssize_t have = pread(status, buffer.data() + kept, buffer.size() - kept, offset);
+    if (have < 0 && errno == EINTR) continue;
+    if (have < 0) return true;
+    // A kernel that knows no filters shows no such line.
+    if (have == 0) return offset == 0;
+    offset += have;
+    const std::string_view text(buffer.data(), kept + static_cast<std::size_t>(have));
+    const std::size_t at = text.find(key);
+    if (at != std::string_view::npos && at + whole <= text.size())
+      return text.substr(at + key.size(), 2) != "0\n";
+    // Its beginning may be at the end of this piece.
+    kept = std::min(text.size(), whole - 1);
+    std::memmove(buffer.data(), text.data() + text.size() - kept, kept);
+  }
 }
 
 std::uint64_t Process::now() const noexcept {
@@ -195,6 +207,7 @@ void Process::log(LogLevel level, const char* format, ...) noexcept {
 
 void Process::write_line(const char* line, std::size_t length) noexcept {
   const ErrnoGuard guard;
+  const CancelGuard no_cancel;
   FileId now;
   const int error = raw_fstat(STDERR_FILENO, now);
   if (sandboxed_.load(std::memory_order_relaxed) || error == EACCES || error == EPERM) return;

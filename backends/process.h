@@ -3,6 +3,7 @@
 // clock, log. One object per provider context; nothing here is global.
 #pragma once
 
+#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -38,6 +39,20 @@ class ErrnoGuard {
 
  private:
   int saved_;
+};
+
+// Calls of the C library are points where a thread may be cancelled, and the way out of one leads through
+// functions that must not throw, which ends the process. A cancelled thread gets to the end of what it does
+// here first. No system call.
+class CancelGuard {
+ public:
+  CancelGuard() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  CancelGuard(const CancelGuard&) = delete;
+  CancelGuard& operator=(const CancelGuard&) = delete;
+  ~CancelGuard() { pthread_setcancelstate(before_, nullptr); }
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
 };
 
 // A descriptor of ours. Closes only what still is the file that was opened: a number that the
@@ -86,10 +101,11 @@ class Process {
   // any more. One system call; the answer true is final.
   [[nodiscard]] bool sandboxed() noexcept;
 
-  // Whether /proc/self/status shows a seccomp filter, or cannot be read. Three system calls; only to be
-  // called when sandboxed() is false.
+  // Whether the thread's status in /proc shows a seccomp filter, or cannot be read. Three system calls; only
+  // to be called when sandboxed() is false.
   [[nodiscard]] static bool filtered() noexcept;
-  // The same from /proc/self/status that this process has opened before: one system call, pread.
+  // The same from such a file that has been opened before, of the thread that it names: one system call,
+  // pread.
   [[nodiscard]] static bool filtered(int status) noexcept;
 
   // Nanoseconds, monotonic, coarse (some milliseconds), no system call. Tests replace it.

@@ -78,6 +78,7 @@ const OSSL_ALGORITHM* provider_query(void* opaque, int operation, int* no_store)
 }
 
 void provider_teardown(void* opaque) noexcept {
+  const CancelGuard no_cancel;
   delete static_cast<Provider*>(opaque);
 }
 
@@ -196,6 +197,7 @@ int initialise(const OSSL_CORE_HANDLE* handle, const OSSL_DISPATCH* in, const OS
       entry(OSSL_FUNC_PROVIDER_QUERY_OPERATION, provider_query),
       OSSL_DISPATCH{0, nullptr},
   };
+  const CancelGuard no_cancel;
   const Core core(handle, in);
   try {
     auto process = std::make_unique<Process>();

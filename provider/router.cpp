@@ -125,6 +125,7 @@ void Router::note_refused(std::size_t algorithm, std::size_t backend, Outcome ou
 // One backend after the other, each from where the one before stopped.
 template <class Request, class Call>
 Routed Router::serve(const Route& route, std::size_t length, Request request, Call&& call) noexcept {
+  const CancelGuard no_cancel;
   Routed routed{.done = 0, .most = 0, .busiest = no_index};
   for (std::size_t i = 0; i < backends_.size(); ++i) {
     if (!asks(route, length, i)) continue;
@@ -165,6 +166,7 @@ Routed Router::absorb(std::size_t row, std::size_t length, AbsorbRequest request
 
 bool Router::begin(std::size_t row, DigestSession& session, const std::uint8_t* in,
                    std::size_t length) noexcept {
+  const CancelGuard no_cancel;
   const Route route = digest_route(row);
   const DigestSpec& spec = digest_rows[row].spec;
   for (std::size_t i = 0; i < backends_.size(); ++i) {
@@ -183,6 +185,7 @@ bool Router::begin(std::size_t row, DigestSession& session, const std::uint8_t* 
 
 bool Router::extend(std::size_t row, DigestSession& session, const std::uint8_t* in,
                     std::size_t length) noexcept {
+  const CancelGuard no_cancel;
   const std::size_t i = session.backend;
   const Outcome outcome = backends_[i]->extend(session.slot, digest_rows[row].spec, in, length);
   if (outcome == Outcome::served) {
@@ -195,6 +198,7 @@ bool Router::extend(std::size_t row, DigestSession& session, const std::uint8_t*
 }
 
 bool Router::conclude(std::size_t row, DigestSession& session, std::uint8_t* out) noexcept {
+  const CancelGuard no_cancel;
   const std::size_t i = session.backend;
   const Outcome outcome = backends_[i]->conclude(session.slot, digest_rows[row].spec, out);
   session = {};
@@ -208,11 +212,13 @@ bool Router::conclude(std::size_t row, DigestSession& session, std::uint8_t* out
 
 void Router::abandon(DigestSession& session) noexcept {
   if (session.backend == no_index) return;
+  const CancelGuard no_cancel;
   backends_[session.backend]->abandon(session.slot);
   session = {};
 }
 
 bool Router::clone(const DigestSession& session, DigestSession& copy) noexcept {
+  const CancelGuard no_cancel;
   if (backends_[session.backend]->clone(session.slot, copy.slot) != Outcome::served) return false;
   copy.backend = session.backend;
   return true;
@@ -267,7 +273,9 @@ void Router::announce(std::size_t row, std::size_t backend) noexcept {
 
 void Router::release(KeySlots& slots) noexcept {
   for (std::size_t i = 0; i < backends_.size(); ++i) {
-    if (slots[i].session != nullptr) backends_[i]->release(slots[i]);
+    if (slots[i].session == nullptr) continue;
+    const CancelGuard no_cancel;
+    backends_[i]->release(slots[i]);
   }
 }
 

@@ -142,6 +142,7 @@ Collector::Collector(Collector* inherited, Process& process, std::vector<std::un
 void Collector::gather(Gathered& gathered) noexcept {
   gathered.size = 0;
   gathered.names.fill(nullptr);
+  const CancelGuard no_cancel;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
   std::size_t named = 0;

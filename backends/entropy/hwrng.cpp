@@ -180,11 +180,12 @@ class SharedMemory {
 class HwRng final : public Source {
  public:
   HwRng(Process& process, bool under_seccomp, const char* path) noexcept
-      : process_(process), under_seccomp_(under_seccomp), path_(path) {}
+      : process_(process), made_in_(process.generation()), under_seccomp_(under_seccomp), path_(path) {}
   ~HwRng() override {
     // In the process that made it; elsewhere there is no such child to wait for.
     const ErrnoGuard guard;
-    if (child_ != 0 && may_call()) static_cast<void>(reap(fine_clock() + longest_end));
+    if (child_ != 0 && process_.generation() == made_in_ && may_call())
+      static_cast<void>(reap(fine_clock() + longest_end));
   }
 
   [[nodiscard]] const char* name() const noexcept override { return path_; }
@@ -291,7 +292,10 @@ class HwRng final : public Source {
       if (number < 0) return Filter::unknown;
       status_ = Descriptor(number);
     }
-    return Process::filtered(status_.get()) ? Filter::present : Filter::none;
+    if (Process::filtered(status_.get())) return Filter::present;
+    // That is the first thread's, whose filters mostly are everybody's. Another may have more.
+    if (syscall(SYS_gettid) == syscall(SYS_getpid)) return Filter::none;
+    return Process::filtered() ? Filter::present : Filter::none;
   }
 
   // Whether a call may be made that no filter has to let through.
@@ -299,17 +303,18 @@ class HwRng final : public Source {
     return !process_.sandboxed() && (under_seccomp_ || look_for_filter() == Filter::none);
   }
 
-  // After unshare or setns a child would be the first of a process namespace, and its end that namespace's.
+  // After unshare or setns, which are a thread's, a child would be the first of a process namespace, and its
+  // end that namespace's.
   static ReadResult makes_children_here() noexcept {
     std::array<char, 64> own{};
     std::array<char, 64> children{};
-    const ssize_t own_size = readlink("/proc/self/ns/pid", own.data(), own.size());
+    const ssize_t own_size = readlink("/proc/thread-self/ns/pid", own.data(), own.size());
     const int own_error = errno;
-    const ssize_t size = readlink("/proc/self/ns/pid_for_children", children.data(), children.size());
+    const ssize_t size = readlink("/proc/thread-self/ns/pid_for_children", children.data(), children.size());
     if (own_size > 0 && own_size == size && own == children) return {Read::done, 0, nullptr, 0};
     if (own_size > 0 && size > 0)
       return {Read::absent, 0, "children of the process are in another process namespace", 0};
-    return {Read::absent, 0, "/proc/self/ns does not tell which process namespace a child would be in",
+    return {Read::absent, 0, "/proc/thread-self/ns does not tell which process namespace a child would be in",
             own_size > 0 ? errno : own_error};
   }
 
@@ -365,6 +370,7 @@ class HwRng final : public Source {
   }
 
   Process& process_;
+  const std::uint64_t made_in_;  // the process whose child and files these are
   const bool under_seccomp_;
   const char* const path_;
   Descriptor device_;

@@ -2,9 +2,11 @@
 // /dev/hwrng's reader over files that behave as a device may: bounds of time, children, descriptors.
 #include <dirent.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -17,17 +19,20 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "backends/entropy/collector.h"
 #include "backends/entropy/source.h"
 #include "tests/support/catch.h"
 
@@ -465,10 +470,10 @@ TEST_CASE("without /proc it is that which is said, and nothing of a filter that 
       const ReadResult result =
           make_hwrng(process, under_seccomp, "/device")->read(out, fine_clock() + second);
       good = good && result.read == Read::absent && result.error == ENOENT &&
-             std::string_view(result.problem).starts_with("/proc/self/");
+             std::string_view(result.problem).starts_with("/proc/");
     }
     const ReadResult result = make_afalg_rng(process, false, "stdrng")->read(out, fine_clock() + second);
-    good = good && result.error == ENOENT && std::string_view(result.problem).starts_with("/proc/self/");
+    good = good && result.error == ENOENT && std::string_view(result.problem).starts_with("/proc/");
     unlink("/device");
     return good;
   }));
@@ -508,16 +513,104 @@ TEST_CASE("a filter that comes later, and would kill, is seen before any call th
   }));
 }
 
-TEST_CASE("no reader becomes the first process of another namespace") {
-  if (getuid() != 0) return;
+// What is done in the first thread, or in another of the process: filters and namespaces are a thread's.
+template <class Work>
+bool in_thread(bool first, Work&& work) {
+  if (first) return work();
+  bool result = false;
+  std::thread([&] { result = work(); }).join();
+  return result;
+}
+
+TEST_CASE("a filter of one thread is seen there") {
   CHECK(in_child([] {
     Process process;
-    const auto source = make_hwrng(process, true, "/dev/urandom");
+    const auto source = make_hwrng(process, false, "/dev/urandom");
     std::array<std::uint8_t, 64> out{};
-    if (unshare(CLONE_NEWPID) != 0) return true;  // a container that may not
-    if (source->read(out, fine_clock() + second).read != Read::absent) return false;
-    return in_child([] { return getpid() == 1; });
+    if (source->read(out, fine_clock() + 10 * second).read == Read::absent) return true;  // filtered already
+    const bool seen = in_thread(false, [&] {
+      static const sock_filter filter[] = {
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_clone, 1, 0),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      };
+      sock_fprog program{std::size(filter), const_cast<sock_filter*>(filter)};
+      return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+             prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 && Process::filtered() &&
+             source->read(out, fine_clock() + second).read == Read::absent;
+    });
+    return seen && !Process::filtered();
   }));
+}
+
+TEST_CASE("a filter is seen behind very many groups") {
+  if (getuid() != 0) return;
+  // Lines of every length before the one that counts, so that it is cut at each of its bytes.
+  for (const std::size_t many : {0U, 100U, 170U, 171U, 172U, 173U, 174U, 175U, 2000U}) {
+    CHECK(in_child([many] {
+      std::vector<gid_t> groups(many);
+      for (std::size_t i = 0; i < many; ++i) groups[i] = static_cast<gid_t>(4'000'000'000U + i);
+      if (setgroups(groups.size(), groups.data()) != 0) return true;  // a container that may not
+      for (std::size_t digits = 1; many != 0 && digits < 10; ++digits) {
+        groups[0] = static_cast<gid_t>(std::pow(10, digits));
+        if (setgroups(groups.size(), groups.data()) != 0 || Process::filtered()) return false;
+      }
+      static const sock_filter filter[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+      sock_fprog program{std::size(filter), const_cast<sock_filter*>(filter)};
+      for (std::size_t digits = 1; digits < 10; ++digits) {
+        if (many != 0) groups[0] = static_cast<gid_t>(std::pow(10, digits));
+        if (setgroups(groups.size(), groups.data()) != 0) return false;
+        if (digits == 1 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return false;
+        if (!Process::filtered()) return false;
+      }
+      return true;
+    }));
+  }
+}
+
+TEST_CASE("no reader becomes the first process of another namespace") {
+  if (getuid() != 0) return;
+  for (const bool first : {true, false}) {
+    CHECK(in_child([first] {
+      return in_thread(first, [] {
+        Process process;
+        const auto source = make_hwrng(process, true, "/dev/urandom");
+        std::array<std::uint8_t, 64> out{};
+        if (unshare(CLONE_NEWPID) != 0) return true;  // a container that may not
+        if (source->read(out, fine_clock() + second).read != Read::absent) return false;
+        return in_child([] { return getpid() == 1; });
+      });
+    }));
+  }
+}
+
+TEST_CASE("a thread that is cancelled ends at its next chance, and nothing else does", "[clone]") {
+  Process process;
+  std::vector<std::unique_ptr<Source>> sources;
+  sources.push_back(make_hwrng(process, false, "/dev/urandom"));
+  Collector collector(nullptr, process, std::move(sources));
+  struct Work {
+    Collector& collector;
+    std::atomic<bool> gathered;
+  } work{collector, false};
+  pthread_t thread{};
+  REQUIRE(pthread_create(
+              &thread, nullptr,
+              [](void* opaque) -> void* {
+                Work& mine = *static_cast<Work*>(opaque);
+                pthread_cancel(pthread_self());
+                Collector::Gathered gathered{};
+                mine.collector.gather(gathered);
+                mine.gathered = true;
+                pthread_testcancel();
+                return nullptr;
+              },
+              &work) == 0);
+  void* result = nullptr;
+  REQUIRE(pthread_join(thread, &result) == 0);
+  CHECK(result == PTHREAD_CANCELED);
+  CHECK(work.gathered);
 }
 
 std::atomic<int> handled{0};
