@@ -608,5 +608,92 @@ TEST_CASE("parameters of a context: what the default provider answers, in both f
   CHECK(values(ours) == values(reference));
 }
 
+// Entries of the dispatch table that we do not have.
+#if OPENSSL_VERSION_MAJOR > 3 || OPENSSL_VERSION_MINOR >= 5
+
+using KeyPtr = std::unique_ptr<EVP_SKEY, Deleter<EVP_SKEY_free>>;
+
+// libcrypto gives a cipher no key object of another provider, and we have none: docs/limitations.md.
+TEST_CASE("key objects (EVP_SKEY) are refused with an error, and their raw keys are as good") {
+  const Environment every("SUNXI_ALGORITHMS", every_algorithm);
+  Library ours("sunxi", module_directory);
+  REQUIRE(ours.add("default"));
+  const Library reference = reference_library();
+  std::array<std::uint8_t, 512> data{};
+  std::iota(data.begin(), data.end(), std::uint8_t{1});
+  for (const std::string& name : ours.ciphers()) {
+    const CipherPtr cipher(EVP_CIPHER_fetch(ours.get(), name.c_str(), "provider=sunxi"));
+    REQUIRE(cipher);
+    const auto key_bytes = static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher.get()));
+    const auto iv_bytes = static_cast<std::size_t>(EVP_CIPHER_get_iv_length(cipher.get()));
+    for (const char* kind : {"GENERIC-SECRET", "AES"}) {
+      for (const int encrypt : {1, 0}) {
+        INFO(name << " " << kind << " " << encrypt);
+        const KeyPtr key(EVP_SKEY_import_raw_key(ours.get(), kind, data.data(), key_bytes, nullptr));
+        static_cast<void>(errors());
+        if (!key) continue;  // no AES key has this length
+        const CipherContextPtr context(EVP_CIPHER_CTX_new());
+        CHECK(EVP_CipherInit_SKEY(context.get(), cipher.get(), key.get(), data.data(), iv_bytes, encrypt,
+                                  nullptr) != 1);
+        CHECK_FALSE(errors().empty());
+        const KeyPtr converted(EVP_SKEY_to_provider(
+            key.get(), ours.get(), const_cast<OSSL_PROVIDER*>(EVP_CIPHER_get0_provider(cipher.get())),
+            nullptr));
+        CHECK_FALSE(converted);
+        CHECK_FALSE(errors().empty());
+
+        // The same context goes on with what the object holds.
+        const std::uint8_t* raw = nullptr;
+        std::size_t raw_bytes = 0;
+        REQUIRE(EVP_SKEY_get0_raw_key(key.get(), &raw, &raw_bytes) == 1);
+        REQUIRE(raw_bytes == key_bytes);
+        const CipherPtr other = reference.cipher(name);
+        const CipherContextPtr expected(EVP_CIPHER_CTX_new());
+        std::array<std::array<std::uint8_t, 600>, 2> out{};
+        std::array<int, 2> bytes{};
+        REQUIRE(EVP_CipherInit_ex2(context.get(), nullptr, raw, data.data(), encrypt, nullptr) == 1);
+        REQUIRE(EVP_CipherInit_ex2(expected.get(), other.get(), data.data(), data.data(), encrypt, nullptr) ==
+                1);
+        CHECK(EVP_CipherUpdate(context.get(), out[0].data(), &bytes[0], data.data(), data.size()) == 1);
+        CHECK(EVP_CipherUpdate(expected.get(), out[1].data(), &bytes[1], data.data(), data.size()) == 1);
+        CHECK(bytes[0] == bytes[1]);
+        CHECK(bytes[0] > 0);
+        CHECK(out[0] == out[1]);
+      }
+    }
+  }
+}
+
+TEST_CASE("pipelines of buffers: refused, as by the default provider") {
+  const Library ours("sunxi", module_directory);
+  const Library reference("default");
+  const auto answers = [](const Library& library, const std::string& name, int encrypt) {
+    const CipherPtr cipher = library.cipher(name);
+    const CipherContextPtr context(EVP_CIPHER_CTX_new());
+    const std::array<std::uint8_t, 64> key{};
+    const std::array<const std::uint8_t*, 2> ivs{key.data(), key.data()};
+    const auto key_bytes = static_cast<std::size_t>(EVP_CIPHER_get_key_length(cipher.get()));
+    const auto iv_bytes = static_cast<std::size_t>(EVP_CIPHER_get_iv_length(cipher.get()));
+    const int can = EVP_CIPHER_can_pipeline(cipher.get(), encrypt);
+    const auto init = encrypt == 1 ? EVP_CipherPipelineEncryptInit : EVP_CipherPipelineDecryptInit;
+    // The function's type says `const unsigned char **`, and nothing is written there.
+    auto** const list = const_cast<const std::uint8_t**>(ivs.data());
+    const int good = init(context.get(), cipher.get(), key.data(), key_bytes, ivs.size(), list, iv_bytes);
+    const bool silent = errors().empty();
+    // The context is as good as a new one.
+    return std::array{
+        can, good, silent ? 1 : 0,
+        EVP_CipherInit_ex2(context.get(), cipher.get(), key.data(), key.data(), encrypt, nullptr)};
+  };
+  for (const std::string& name : ours.ciphers()) {
+    for (const int encrypt : {1, 0}) {
+      INFO(name << " " << encrypt);
+      CHECK(answers(ours, name, encrypt) == answers(reference, name, encrypt));
+    }
+  }
+}
+
+#endif
+
 }  // namespace
 }  // namespace sunxi::test
