@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -176,6 +177,22 @@ void EngineLock::give_way(Process& process) const noexcept {
   for (int turn = 0; turn < 16 && words_.word.load(std::memory_order_relaxed) == 0; ++turn) sched_yield();
 }
 
+namespace {
+
+// Memory for its page, now: a hole that a full /run could not fill would end the program at its first access.
+// Null, or why not.
+const char* make_room(int file) noexcept {
+  rlimit most{};
+  if (getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < lock_file_bytes)
+    return "the limit on the size of files (ulimit -f) leaves no room for the lock file";
+  const int error = posix_fallocate(file, 0, static_cast<off_t>(lock_file_bytes));
+  if (error == 0) return nullptr;
+  return error == ENOSPC || error == EDQUOT ? "no room for the lock file in /run"
+                                            : "cannot make room for the lock file";
+}
+
+}  // namespace
+
 Descriptor open_lock_file(std::uint64_t engine_base, const struct stat& device, const char*& why) noexcept {
   constexpr mode_t permissions = 07777;
   constexpr int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
@@ -198,8 +215,11 @@ Descriptor open_lock_file(std::uint64_t engine_base, const struct stat& device, 
     }
     if ((status.st_mode & permissions) == 0 &&
         (status.st_uid == geteuid() || status.st_uid == device.st_uid)) {
-      if (ftruncate(file.get(), lock_file_bytes) != 0 ||
-          fchown(file.get(), device.st_uid, device.st_gid) != 0 ||
+      if (const char* const problem = make_room(file.get())) {
+        why = problem;
+        return {};
+      }
+      if (fchown(file.get(), device.st_uid, device.st_gid) != 0 ||
           fchmod(file.get(), device.st_mode & permissions) != 0 || fstat(file.get(), &status) != 0) {
         why = "cannot give the lock file the owner and mode of the device";
         return {};
@@ -210,6 +230,12 @@ Descriptor open_lock_file(std::uint64_t engine_base, const struct stat& device, 
         status.st_size != static_cast<off_t>(lock_file_bytes)) {
       why = "the lock file has not the owner, mode and size that it should have";
       return {};
+    }
+    if (status.st_blocks == 0) {  // somebody else's way to make it
+      if (const char* const problem = make_room(file.get())) {
+        why = problem;
+        return {};
+      }
     }
     return file;
   }

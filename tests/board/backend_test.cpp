@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -843,7 +844,27 @@ TEST_CASE("board: the lock file", "[board]") {
     CHECK((status.st_mode & 07777) == mode);
     CHECK(status.st_uid == owner);
     CHECK(status.st_size == 4096);
+    CHECK(status.st_blocks > 0);  // a hole would be a fault where /run is full
     REQUIRE(chown((folder() + "/mem").c_str(), geteuid(), static_cast<gid_t>(-1)) == 0);
+  }
+  SECTION("is not made where files may not grow") {
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit none{0, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &none) == 0);
+    const bool was_served = served(*backend, test);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    CHECK(!was_served);
+    CHECK(on.process.log().find("ulimit -f") != std::string::npos);
+  }
+  SECTION("is given memory where another has made it with a hole") {
+    plant(0640);
+    REQUIRE(truncate(path.c_str(), 0) == 0);
+    REQUIRE(truncate(path.c_str(), 4096) == 0);
+    REQUIRE(served(*backend, test));
+    struct stat status {};
+    REQUIRE(lstat(path.c_str(), &status) == 0);
+    CHECK(status.st_blocks > 0);
   }
   SECTION("is used as it is if it is right") {
     plant(0640);
