@@ -49,6 +49,13 @@ void write_without_harm(int descriptor, const char* line, std::size_t length) no
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Before Linux 4.14 there is no such advice. An emulator (qemu-user before 8.0) says yes to any, and does
+// nothing: also to one that does not exist.
+bool wipes_on_fork(void* page, std::size_t bytes) noexcept {
+  constexpr int no_advice = -1;
+  return madvise(page, bytes, no_advice) != 0 && madvise(page, bytes, MADV_WIPEONFORK) == 0;
+}
+
 }  // namespace
 
 int raw_fstat(int descriptor, FileId& id) noexcept {
@@ -105,15 +112,17 @@ std::uint64_t Process::renew() noexcept {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free || sizeof(void*) == 4);
   const ErrnoGuard guard;
   std::atomic<std::uint64_t>* page = page_.load(std::memory_order_acquire);
-  if (page == nullptr && !sandboxed()) {
+  if (page == nullptr && !lacks_pages_.load(std::memory_order_relaxed) && !sandboxed()) {
     void* fresh = mmap(nullptr, sizeof *page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh != MAP_FAILED) {
-      if (madvise(fresh, sizeof *page, MADV_WIPEONFORK) == 0) {
+      if (wipes_on_fork(fresh, sizeof *page)) {
         auto* made = new (fresh) std::atomic<std::uint64_t>(0);
         if (page_.compare_exchange_strong(page, made, std::memory_order_acq_rel)) {
           page = made;
           fresh = nullptr;
         }
+      } else {
+        lacks_pages_.store(true, std::memory_order_relaxed);
       }
       if (fresh != nullptr) munmap(fresh, sizeof *page);
     }

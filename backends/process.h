@@ -126,6 +126,7 @@ class Process {
   std::uint64_t renew() noexcept;
 
   std::atomic<std::atomic<std::uint64_t>*> page_{nullptr};
+  std::atomic<bool> lacks_pages_{false};  // that the kernel wipes in a child
   std::atomic<std::uint64_t> last_generation_{0};
   std::atomic<bool> sandboxed_{false};
   std::atomic<std::uint64_t> window_start_{0};  // of the limit on error lines

@@ -47,6 +47,33 @@ TEST_CASE("a child has a generation of its own, and so has its child", "[fork]")
   CHECK(process.generation() == mine);
 }
 
+// From now on the system call gets this answer.
+bool answer(unsigned int call, unsigned int action) {
+  const sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, action),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog program{sizeof filter / sizeof filter[0], const_cast<sock_filter*>(filter)};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_CASE("a child has a generation of its own also where no page is wiped in it, whatever is said of that",
+          "[fork][seccomp]") {
+  for (const unsigned int error : {static_cast<unsigned int>(EINVAL), 0U}) {
+    CHECK(in_child([error] {
+      if (!answer(SYS_madvise, SECCOMP_RET_ERRNO | error)) return false;
+      Process process;
+      const std::uint64_t mine = process.generation();
+      // And it is found out once.
+      if (!answer(SYS_madvise, SECCOMP_RET_KILL_PROCESS) || process.generation() != mine) return false;
+      return in_child([&] { return process.generation() != mine; });
+    }));
+  }
+}
+
 TEST_CASE("threads of a child agree on the generation", "[fork]") {
   Process process;
   const std::uint64_t mine = process.generation();
